@@ -1,0 +1,108 @@
+"""What a contract is: a statement, the evidence that it needs, and a judge.
+
+A judge is a pure function from evidence to violations. It knows no SGLang version: what a subject
+does not have, the observation says so, and the judge raises :class:`NotJudged`.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from contracts.deployment import Deployment
+from contracts.observation import Observation
+
+__all__ = ["Contract", "Evidence", "NotJudged", "Request", "Verdict", "Violation", "factor"]
+
+JSON = Any
+
+
+class Verdict(enum.StrEnum):
+    """What is known about a contract and a subject. There is no silent pass."""
+
+    HELD = "held"
+    VIOLATED = "violated"
+    NOT_JUDGED = "not judged"
+
+
+class NotJudged(Exception):
+    """The evidence does not decide the contract; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One observation that a contract needs.
+
+    ``views`` may name ``final`` and ``own`` (see :class:`contracts.observation.Rank`), ``tokens``
+    the token counts to build further views at. ``pipeline=False`` asks for the path that a server
+    takes whose model knows no pipeline stages.
+    """
+
+    deployment: Deployment
+    views: frozenset[str] = frozenset()
+    tokens: tuple[int, ...] = ()
+    pipeline: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The observations that a contract asked for, in the order in which it asked.
+
+    ``baseline`` holds the same requests' answers from the baseline subject, if there is one.
+    """
+
+    observations: tuple[Observation, ...]
+    baseline: tuple[Observation, ...] = ()
+
+    @property
+    def observation(self) -> Observation:
+        """The first observation: the deployment that is judged."""
+        return self.observations[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One disagreement, as data.
+
+    ``observed`` and ``expected`` are numbers or texts as they appear in ``message``; ``factor`` is
+    observed / expected where both are numbers and expected is not 0, else None.
+    """
+
+    contract: str
+    rank: int | None
+    component: str | None
+    observed: JSON
+    expected: JSON
+    factor: float | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A contract, built from the module in ``contracts.law`` that states it."""
+
+    id: str
+    module: ModuleType
+    plan: Callable[[Deployment], tuple[Request, ...]]
+    judge: Callable[[Evidence], Iterator[Violation]]
+    needs_baseline: bool = False
+
+    @property
+    def statement(self) -> str:
+        """The statement: the first paragraph of the module's docstring, on one line."""
+        first = inspect.cleandoc(self.module.__doc__ or "").split("\n\n")[0]
+        return " ".join(first.split())
+
+    @property
+    def explanation(self) -> str:
+        """Everything the module says after the statement: why it matters, where it comes from."""
+        return inspect.cleandoc(self.module.__doc__ or "").partition("\n\n")[2]
+
+
+def factor(observed: float, expected: float) -> float | None:
+    """observed / expected, or None where expected is 0."""
+    return None if expected == 0 else float(observed / expected)

@@ -1,0 +1,288 @@
+"""An observation: what a subject computed and allocated for one deployment, rank by rank.
+
+Plain, frozen data that travels as JSON from the worker. Sizes of configured pools are in tokens
+or rows as SGLang counts them, footprints in bytes read from tensor storages. A number that a
+subject does not have is ``None``, never 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from contracts.deployment import Deployment
+
+__all__ = [
+    "Component",
+    "Configurator",
+    "Failed",
+    "Observation",
+    "Outcome",
+    "Pool",
+    "Rank",
+    "Refused",
+    "SubjectInfo",
+    "Unreadable",
+    "View",
+]
+
+JSON = Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectInfo:
+    """Which SGLang was observed.
+
+    ``label`` is what the user named, ``version`` what the subject says of itself, ``era`` the
+    adapter that read it, ``algorithms`` the speculative algorithms it knows for these models.
+    """
+
+    label: str
+    version: str
+    era: str
+    algorithms: tuple[str, ...] = ()
+    placeholders: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, JSON]:
+        """As the ``subject`` object of the JSON interfaces."""
+        return {"label": self.label, "version": self.version, "era": self.era}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """The footprint of one part of a pool.
+
+    ``buffers`` counts distinct storages, ``rows`` the first dimensions of all of them, ``bytes``
+    their sizes. ``kind`` is the kind of layer whose count the buffers follow (a key of
+    ``Configurator.layers``), or None where they do not come one per layer.
+    """
+
+    buffers: int
+    rows: int
+    bytes: int
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """One allocated pool: the ratios of the layers it was built for, and its components."""
+
+    stage_ratios: tuple[int, ...]
+    components: Mapping[str, Component]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all components together."""
+        return sum(component.bytes for component in self.components.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Sizes and allocation of one rank at one token count.
+
+    ``tokens`` are full tokens; ``sizes`` are the configured pool sizes by their short names
+    (full, swa, c4, c128: tokens; c4_state, c128_state: rows). ``draft`` is None on a rank that
+    owns no draft pool.
+    """
+
+    tokens: int
+    sizes: Mapping[str, int | None]
+    max_running_requests: int | None
+    pool: Pool
+    draft: Pool | None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the target's and the draft's pool together."""
+        return self.pool.bytes + (self.draft.bytes if self.draft else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configurator:
+    """What the configurator charges on one rank.
+
+    ``ratios`` are the compress ratios that it counts, ``layers`` the layers that it charges by
+    kind (``total`` and one key a compressed kind). ``bytes_per_full_token`` is its coefficient,
+    with the draft's reserve in it; ``target_bytes_per_full_token`` is the same without that
+    reserve. ``draft_layers`` is the reserve in units of an average layer of the stage (SGLang
+    scales the coefficient by (T+D)/T). ``charges`` splits the target's coefficient by component,
+    found by asking the configurator about hypothetical stages; None where the parts do not add up.
+    """
+
+    ratios: tuple[int, ...]
+    layers: Mapping[str, int]
+    bytes_per_full_token: float
+    target_bytes_per_full_token: float
+    draft_layers: float
+    charges: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rank:
+    """One pipeline rank: its stage, what its configurator charges, and the requested views.
+
+    ``final`` is the view after the minimum over the ranks (what a server allocates), ``own`` the
+    rank's own capacity before it, ``at`` views at stated token counts.
+    """
+
+    rank: int
+    start_layer: int
+    end_layer: int
+    configurator: Configurator
+    final: View | None
+    own: View | None
+    at: tuple[View, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """All ranks of one deployment. ``final_tokens`` is the token count all ranks agree on."""
+
+    subject: SubjectInfo
+    deployment: Deployment
+    ranks: tuple[Rank, ...]
+    final_tokens: int | None
+
+    @classmethod
+    def from_json(
+        cls, document: JSON, *, subject: SubjectInfo, deployment: Deployment
+    ) -> Observation:
+        """Read the worker's answer."""
+        return cls(
+            subject=subject,
+            deployment=deployment,
+            ranks=tuple(_rank(rank) for rank in document["ranks"]),
+            final_tokens=document["final_tokens"],
+        )
+
+    def to_json(self) -> dict[str, JSON]:
+        """As the ``observe`` command writes it (docs/observe.schema.json)."""
+        return {
+            "schema": 1,
+            "subject": self.subject.to_json(),
+            "deployment": self.deployment.to_json(),
+            "ranks": [_rank_json(rank) for rank in self.ranks],
+            "final_tokens": self.final_tokens,
+        }
+
+    def stages(self) -> str:
+        """The stages as half-open intervals: ``[0,21)[21,43)``."""
+        return "".join(f"[{rank.start_layer},{rank.end_layer})" for rank in self.ranks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """SGLang itself refused the deployment; ``sentence`` is what it said, ``where`` the step."""
+
+    where: str
+    kind: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """SGLang raised something that is no refusal while it sized or allocated a legal deployment."""
+
+    where: str
+    kind: str
+    sentence: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """The subject could not be observed: its API is unknown to the adapter, the worker died or
+    hung, or a buffer could not be attributed. Nothing can be judged from it."""
+
+    reason: str
+    traceback: str = ""
+
+
+Outcome = Observation | Refused | Failed | Unreadable
+"""What asking a subject for an observation comes to."""
+
+
+def _component(document: JSON) -> Component:
+    return Component(**document)
+
+
+def _pool(document: JSON) -> Pool | None:
+    if document is None:
+        return None
+    return Pool(
+        stage_ratios=tuple(document["stage_ratios"]),
+        components={name: _component(part) for name, part in document["components"].items()},
+    )
+
+
+def _view(document: JSON) -> View | None:
+    if document is None:
+        return None
+    pool = _pool(document["pool"])
+    assert pool is not None
+    return View(**{**document, "pool": pool, "draft": _pool(document["draft"])})
+
+
+def _rank(document: JSON) -> Rank:
+    configurator = {**document["configurator"], "ratios": tuple(document["configurator"]["ratios"])}
+    at = tuple(_view(view) for view in document["at"])
+    return Rank(
+        rank=document["rank"],
+        start_layer=document["start_layer"],
+        end_layer=document["end_layer"],
+        configurator=Configurator(**configurator),
+        final=_view(document["final"]),
+        own=_view(document["own"]),
+        at=tuple(view for view in at if view is not None),
+    )
+
+
+def _pool_json(pool: Pool | None) -> JSON:
+    if pool is None:
+        return None
+    return {
+        "stage_ratios": list(pool.stage_ratios),
+        "bytes": pool.bytes,
+        "components": {
+            name: dataclasses.asdict(component) for name, component in pool.components.items()
+        },
+    }
+
+
+def _view_json(view: View | None) -> JSON:
+    if view is None:
+        return None
+    return {
+        "tokens": view.tokens,
+        "sizes": dict(view.sizes),
+        "max_running_requests": view.max_running_requests,
+        "pool": _pool_json(view.pool),
+        "draft": _pool_json(view.draft),
+    }
+
+
+def _rank_json(rank: Rank) -> JSON:
+    """One rank, with the final view's numbers where design.md puts them."""
+    configurator = rank.configurator
+    final = rank.final
+    return {
+        "rank": rank.rank,
+        "start_layer": rank.start_layer,
+        "end_layer": rank.end_layer,
+        "configurator": {
+            "ratios": list(configurator.ratios),
+            "layers": dict(configurator.layers),
+            "bytes_per_full_token": configurator.bytes_per_full_token,
+            "target_bytes_per_full_token": configurator.target_bytes_per_full_token,
+            "draft_layers": configurator.draft_layers,
+            "charges": None if configurator.charges is None else dict(configurator.charges),
+            "sizes": None if final is None else dict(final.sizes),
+            "max_running_requests": None if final is None else final.max_running_requests,
+        },
+        "pool": None if final is None else _pool_json(final.pool),
+        "draft": None if final is None else _pool_json(final.draft),
+        "own": _view_json(rank.own),
+        "at": [_view_json(view) for view in rank.at],
+    }
