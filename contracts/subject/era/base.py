@@ -1,0 +1,396 @@
+"""What all eras share: how one deployment is observed through SGLang's production path.
+
+An era adapter says which SGLang objects stand for a rank; everything that sizes or allocates is
+SGLang's own. Steps are named, so that an exception tells whether SGLang refused the deployment,
+failed on it, or has an API that the adapter does not know.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import copy
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from contracts.deployment import Deployment
+from contracts.subject.footprint import AllocationLedger, Part, footprint
+
+__all__ = ["Era", "Group", "Plan", "Stage", "Step", "UnknownAPI", "current_step", "step"]
+
+
+class UnknownAPI(Exception):
+    """The subject lacks something that the adapter needs; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A named step of an observation. In a step that may refuse, SGLang's own errors of the
+    ordinary kinds are refusals of the deployment."""
+
+    name: str
+    may_refuse: bool
+
+
+_step = Step("start", may_refuse=False)
+
+
+def current_step() -> Step:
+    """The step in which an exception was raised."""
+    return _step
+
+
+@contextlib.contextmanager
+def step(name: str, *, may_refuse: bool = True) -> Iterator[None]:
+    """Name what is going on. The name stays after an exception, for the report of it."""
+    global _step  # noqa: PLW0603 # one observation at a time in a worker
+    before, _step = _step, Step(name, may_refuse)
+    yield
+    _step = before
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The layers of one rank, as ``get_pp_indices`` gives them.
+
+    With ``split`` False the rank's model knows no stages, as without pipeline parallelism.
+    """
+
+    rank: int
+    start_layer: int
+    end_layer: int
+    split: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one request asks for."""
+
+    deployment: Deployment
+    device: str
+    views: frozenset[str]
+    tokens: tuple[int, ...]
+    pipeline: bool
+
+
+class Group:
+    """A process group of which this process plays every rank, one after the other.
+
+    SGLang reduces the token count over it with MIN. ``reduce`` stands for that all-reduce: it
+    notes what a rank contributes and answers with the agreed minimum once that is known.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.world_size = size
+        self.rank_in_group = 0
+        self.cpu_group = None
+        self.contributed: list[int] = []
+        self.agreed: int | None = None
+
+    def reduce(self, tensor: torch.Tensor, op: Any = None, group: Any = None) -> None:  # noqa: ARG002
+        """Stand for ``torch.distributed.all_reduce`` with MIN, in place."""
+        if op != torch.distributed.ReduceOp.MIN:
+            raise UnknownAPI(f"the ranks are reduced with {op}, not with MIN")
+        self.contributed.append(int(tensor.item()))
+        if self.agreed is not None:
+            tensor.fill_(self.agreed)
+
+
+_STATE = re.compile(r"(indexer_)?compress_state_pools\[(\d+)\]")
+_POOLS = (
+    (re.compile(r"(?:c(\d+)_kv_pool|kv_pools\[(\d+)\])\."), "c{}_kv"),
+    (re.compile(r"(?:c(\d+)_indexer_kv_pool|index_pools\[(\d+)\])\."), "c{}_indexer"),
+)
+
+
+class Era(abc.ABC):
+    """Adapter for a span of releases with one sizing API."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._models = Path(tempfile.mkdtemp(prefix="contracts-models-"))
+
+    # -- what an era must say ------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def resolve(self, fields: Mapping[str, Any]) -> Any:
+        """SGLang's ``ServerArgs``, resolved and checked as its launcher does."""
+
+    @abc.abstractmethod
+    def runner(
+        self, args: Any, model_config: Any, stage: Stage, group: Group, *, device: str, target: Any
+    ) -> Any:
+        """The object that sizes and builds the pools of one rank: the target's, or with
+        ``target`` (the target's built runner) the draft's."""
+
+    @abc.abstractmethod
+    def configurator(self, runner: Any) -> Any:
+        """What SGLang's factory makes for a rank."""
+
+    @abc.abstractmethod
+    def size(self, runner: Any, budget: int) -> Any:
+        """SGLang's ``MemoryPoolConfig`` for a byte budget, constrained and finalized."""
+
+    @abc.abstractmethod
+    def size_for_tokens(self, runner: Any, configurator: Any, tokens: int) -> Any:
+        """SGLang's ``MemoryPoolConfig`` for a token count, finalized."""
+
+    @abc.abstractmethod
+    def build(self, runner: Any, config: Any) -> tuple[Any, list[Any]]:
+        """The pool that SGLang builds from a config, and the other objects built with it."""
+
+    @abc.abstractmethod
+    def ratios(self, configurator: Any) -> Sequence[int]:
+        """The compress ratios that a configurator counts."""
+
+    @abc.abstractmethod
+    def layers(self, configurator: Any) -> dict[str, int]:
+        """The layers that a configurator charges, by kind."""
+
+    @abc.abstractmethod
+    def target_coefficient(self, configurator: Any) -> float:
+        """Bytes per full token without the draft's reserve."""
+
+    @abc.abstractmethod
+    def charges(self, configurator: Any) -> dict[str, float]:
+        """Bytes per full token and component, of a hypothetical stage's SGLang coefficient."""
+
+    @abc.abstractmethod
+    def reducing(self, args: Any, group: Group) -> contextlib.AbstractContextManager[None]:
+        """Let SGLang's minimum over the ranks run on ``group``."""
+
+    # -- the observation -----------------------------------------------------------------------
+
+    def observe(self, plan: Plan) -> dict[str, Any]:
+        """Observe one deployment. Returns the observation as JSON."""
+        deployment = plan.deployment
+        with _environment(deployment.all_env()):
+            with step("arguments"):
+                args = self.resolve(self._fields(deployment))
+                model_config = self._model_config(args, deployment)
+            with step("stages"):
+                stages = self._stages(deployment, plan.pipeline)
+            group = Group(len(stages))
+            with self.reducing(args, group):
+                ranks = [self._rank(plan, args, model_config, stage, group) for stage in stages]
+                self._agree(ranks, group)
+                documents = [self._views(plan, rank, group) for rank in ranks]
+        agreed = group.agreed if plan.views else None
+        return {"ranks": documents, "final_tokens": agreed}
+
+    def _fields(self, deployment: Deployment) -> dict[str, Any]:
+        fields = {**deployment.all_server_args(), "model_path": self._model_path(deployment)}
+        # The arguments resolve for CUDA whatever the buffers' device: that is what is served.
+        fields["device"] = "cuda"
+        return fields
+
+    def _model_path(self, deployment: Deployment) -> str:
+        config = json.dumps(deployment.model.config_json(), sort_keys=True)
+        folder = self._models / hashlib.sha256(config.encode()).hexdigest()[:20]
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "config.json").write_text(config, encoding="utf-8")
+        return str(folder)
+
+    def _model_config(self, args: Any, deployment: Deployment) -> Any:
+        from sglang.srt.configs.model_config import ModelConfig
+
+        del deployment
+        return ModelConfig.from_server_args(args)
+
+    def _stages(self, deployment: Deployment, pipeline: bool) -> list[Stage]:
+        from sglang.srt.distributed.utils import get_pp_indices
+
+        layers = deployment.model.num_hidden_layers
+        if not pipeline:
+            return [Stage(0, 0, layers, split=False)]
+        size = deployment.pp_size
+        return [Stage(rank, *get_pp_indices(layers, rank, size)) for rank in range(size)]
+
+    def _rank(
+        self, plan: Plan, args: Any, model_config: Any, stage: Stage, group: Group
+    ) -> _RankAtWork:
+        group.rank_in_group = stage.rank
+        with step("sizing"):
+            runner = self.runner(args, model_config, stage, group, device=plan.device, target=None)
+            configurator = self.configurator(runner)
+            own = self.size(runner, plan.deployment.budget) if plan.views else None
+        return _RankAtWork(args, model_config, stage, runner, configurator, own)
+
+    def _agree(self, ranks: list[_RankAtWork], group: Group) -> None:
+        capacities = [rank.own.max_total_num_tokens for rank in ranks if rank.own is not None]
+        group.agreed = min(capacities) if capacities else None
+
+    def _views(self, plan: Plan, rank: _RankAtWork, group: Group) -> dict[str, Any]:
+        group.rank_in_group = rank.stage.rank
+        final = own = None
+        if "final" in plan.views:
+            with step("sizing"):
+                config = self.size(rank.runner, plan.deployment.budget)
+            final = self._view(plan, rank, group, config)
+        if "own" in plan.views:
+            own = self._view(plan, rank, group, rank.own)
+        at = []
+        for tokens in plan.tokens:
+            with step("sizing"):
+                config = self.size_for_tokens(rank.runner, rank.configurator, tokens)
+            at.append(self._view(plan, rank, group, config))
+        return {
+            "rank": rank.stage.rank,
+            "start_layer": rank.stage.start_layer,
+            "end_layer": rank.stage.end_layer,
+            "configurator": self._configurator(rank.configurator),
+            "final": final,
+            "own": own,
+            "at": at,
+        }
+
+    def _configurator(self, configurator: Any) -> dict[str, Any]:
+        layers = self.layers(configurator)
+        coefficient = float(configurator.bytes_per_full_token)
+        target = float(self.target_coefficient(configurator))
+        reserve = 0.0 if target == 0 else (coefficient / target - 1) * layers["total"]
+        return {
+            "ratios": list(self.ratios(configurator)),
+            "layers": layers,
+            "bytes_per_full_token": coefficient,
+            "target_bytes_per_full_token": target,
+            "draft_layers": reserve,
+            "charges": self._charges(configurator, target),
+        }
+
+    def _charges(self, configurator: Any, target: float) -> dict[str, float] | None:
+        charges = {name: charge for name, charge in self.charges(configurator).items() if charge}
+        # Parts that do not add up were not found; none is better than a wrong one.
+        return charges if abs(sum(charges.values()) - target) <= 1e-9 * abs(target) else None
+
+    def _view(self, plan: Plan, rank: _RankAtWork, group: Group, config: Any) -> dict[str, Any]:
+        with step("allocation"):
+            runner, pool, owners = self._built(rank, group, plan, config, target=None)
+        draft = None
+        if self.owns_draft(rank.args, rank.stage, group):
+            with step("draft allocation"):
+                draft = self._built(rank, group, plan, config, target=runner)[1]
+        return {
+            "tokens": int(config.max_total_num_tokens),
+            "sizes": _sizes(config),
+            "max_running_requests": config.max_running_requests,
+            "pool": pool,
+            "draft": draft,
+        }
+
+    def _built(
+        self, rank: _RankAtWork, group: Group, plan: Plan, config: Any, *, target: Any
+    ) -> tuple[Any, dict[str, Any], list[Any]]:
+        stage = rank.stage
+        model_config = rank.model_config if target is None else self._draft_config(rank.args)
+        runner = self.runner(
+            rank.args, model_config, stage, group, device=plan.device, target=target
+        )
+        with AllocationLedger(plan.device) as ledger:
+            pool, owners = self.build(runner, config)
+        components = footprint(pool, _attribution(pool), ledger.alive(), owners)
+        first, last = pool._stage_start, pool._stage_end
+        document = {
+            "stage_ratios": list(pool.compression_ratios[first:last]),
+            "components": components,
+        }
+        return runner, document, owners
+
+    def _draft_config(self, args: Any) -> Any:
+        from sglang.srt.configs.model_config import ModelConfig
+
+        return ModelConfig.from_server_args(
+            args,
+            model_path=_argument(args, "speculative_draft_model_path") or args.model_path,
+            is_draft_model=True,
+        )
+
+    def owns_draft(self, args: Any, stage: Stage, group: Group) -> bool:
+        """Whether SGLang's scheduler creates a draft worker on this rank."""
+        del stage, group
+        return _argument(args, "speculative_algorithm") is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _RankAtWork:
+    args: Any
+    model_config: Any
+    stage: Stage
+    runner: Any
+    configurator: Any
+    own: Any
+
+
+def _argument(args: Any, name: str) -> Any:
+    return getattr(args, name)
+
+
+def _sizes(config: Any) -> dict[str, int | None]:
+    names = {
+        "full": "full_max_total_num_tokens",
+        "swa": "swa_max_total_num_tokens",
+        "c4": "c4_max_total_num_tokens",
+        "c128": "c128_max_total_num_tokens",
+        "c4_state": "c4_state_pool_size",
+        "c128_state": "c128_state_pool_size",
+    }
+    return {short: getattr(config, name) for short, name in names.items()}
+
+
+def _attribution(pool: Any) -> Any:
+    """Attribute paths of a DSV4 pool to components."""
+
+    def attribute(path: str) -> Part | None:
+        if path.startswith("swa_kv_pool."):
+            return Part("swa_kv", "total")
+        if state := _STATE.match(path):
+            ratio = pool.compression_ratios[int(state[2])]
+            return Part(f"c{ratio}_{state[1] or ''}state", f"c{ratio}")
+        for pattern, name in _POOLS:
+            if match := pattern.match(path):
+                ratio = match[1] or match[2]
+                return Part(name.format(ratio), f"c{ratio}")
+        return None
+
+    return attribute
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def hypothetical(configurator: Any, **attributes: Any) -> Any:
+    """A copy of a configurator that is asked about another stage."""
+    twin = copy.copy(configurator)
+    for name, value in attributes.items():
+        if not hasattr(twin, name):
+            raise UnknownAPI(f"{type(twin).__name__} has no attribute {name!r}")
+        setattr(twin, name, value)
+    return twin
+
+
+def known_fields(record: type) -> set[str]:
+    """The names of a dataclass's fields."""
+    return {f.name for f in dataclasses.fields(record)}

@@ -1,0 +1,149 @@
+"""The worker: the process in which a subject runs.
+
+It reads one JSON request a line from standard input and writes one JSON answer a line to what was
+standard output when it started; what SGLang prints goes to standard error. It uses the standard
+library, torch, the subject, and the ``contracts`` modules beside this file, which it loads without
+putting the folder that holds them on the path: a foreign interpreter must not find our packages.
+
+    python worker.py PATH…      PATH… lead the module search path
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+JSON = Any
+
+
+def _load_contracts() -> None:
+    """Make ``contracts`` importable from its own folder alone."""
+    folder = Path(__file__).resolve().parent.parent
+    spec = importlib.util.spec_from_file_location(
+        "contracts", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["contracts"] = module
+    spec.loader.exec_module(module)
+
+
+class Worker:
+    """Answers requests about the SGLang that this process can import."""
+
+    def __init__(self) -> None:
+        from contracts.subject import placeholders
+
+        placeholders.install()
+        import sglang
+
+        from contracts.subject import era
+        from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+
+        placeholders.draft_module()
+        self._era = era.choose()
+        self._version = str(getattr(sglang, "__version__", "unknown"))
+        self._algorithms = _algorithms(SpeculativeAlgorithm)
+
+    def answer(self, request: dict[str, JSON]) -> dict[str, JSON]:
+        """Answer one request; whatever SGLang raises becomes an answer that says so."""
+        if request["op"] == "hello":
+            return self._hello()
+        return self._observe(request)
+
+    def _hello(self) -> dict[str, JSON]:
+        from contracts.subject import placeholders
+
+        return {
+            "status": "ok",
+            "version": self._version,
+            "era": self._era.name,
+            "algorithms": self._algorithms,
+            "placeholders": placeholders.used(),
+        }
+
+    def _observe(self, request: dict[str, JSON]) -> dict[str, JSON]:
+        from contracts.deployment import Deployment
+        from contracts.subject.era.base import Plan
+
+        plan = Plan(
+            deployment=Deployment.from_json(request["deployment"]),
+            device=request["device"],
+            views=frozenset(request["views"]),
+            tokens=tuple(request["tokens"]),
+            pipeline=request["pipeline"],
+        )
+        try:
+            return {"status": "ok", "observation": self._era.observe(plan)}
+        except Exception as error:  # noqa: BLE001 # every failure of the subject is an answer
+            return _failure(error)
+
+
+def _algorithms(enumeration: Any) -> list[str]:
+    """The speculative algorithms for V4 models that the subject has a name for."""
+    return [name for name in ("EAGLE", "DSPARK") if hasattr(enumeration, name)]
+
+
+def _failure(error: Exception) -> dict[str, JSON]:
+    """Tell apart: SGLang refused, SGLang failed, or the adapter does not know its API."""
+    from contracts.subject.era.base import UnknownAPI, current_step
+    from contracts.subject.footprint import Unattributed
+
+    step = current_step()
+    described = {
+        "where": step.name,
+        "kind": type(error).__name__,
+        "sentence": str(error).strip() or type(error).__name__,
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+    if isinstance(error, UnknownAPI | Unattributed) or _is_ours(error):
+        return {"status": "unreadable", **described}
+    ordinary = isinstance(error, ValueError | AssertionError | RuntimeError | NotImplementedError)
+    refused = step.may_refuse and ordinary
+    return {"status": "refused" if refused else "failed", **described}
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether the adapter asked for something that the subject does not have."""
+    if not isinstance(error, AttributeError | TypeError | ImportError | KeyError):
+        return False
+    frames = traceback.extract_tb(error.__traceback__)
+    raised_here = Path(frames[-1].filename).is_relative_to(Path(__file__).parent)
+    stand_in = isinstance(error, AttributeError) and type(error.obj).__module__.startswith(
+        "contracts."
+    )
+    return raised_here or stand_in
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    sys.path[:] = [*sys.argv[1:], *sys.path[1:]]
+    _load_contracts()
+    worker = None
+    for line in sys.stdin:
+        try:
+            worker = worker or Worker()
+            answer = worker.answer(json.loads(line))
+        except Exception as error:  # noqa: BLE001 # the parent must learn why, not just that, we end
+            sentence = f"{type(error).__name__}: {error}"
+            answer = {
+                "status": "unreadable",
+                "where": "import",
+                "kind": type(error).__name__,
+                "sentence": sentence,
+                "traceback": traceback.format_exc(),
+            }
+        answers.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()
