@@ -90,6 +90,8 @@ class Contract:
     plan: Callable[[Deployment], tuple[Request, ...]]
     judge: Callable[[Evidence], Iterator[Violation]]
     needs_baseline: bool = False
+    single_rank: bool = False
+    """Whether the contract speaks of pp_size 1 alone, so that other deployments tell no more."""
 
     @property
     def statement(self) -> str:

@@ -63,7 +63,8 @@ class Model:
         object.__setattr__(self, "extra", _frozen(self.extra))
         if self.num_hidden_layers < 1:
             raise DeploymentError(
-                f"model.num_hidden_layers is {self.num_hidden_layers}: a decoder has a layer or more"
+                f"model.num_hidden_layers is {self.num_hidden_layers}: "
+                "a decoder has a layer or more"
             )
         if len(self.compress_ratios) < self.num_hidden_layers:
             raise DeploymentError(
@@ -161,7 +162,7 @@ class Deployment:
         for owned in _OWNED_ARGUMENTS:
             if owned in self.server_args:
                 raise DeploymentError(
-                    f"server_args.{owned}: say it in the deployment itself ({_OWNED_ARGUMENTS[owned]})"
+                    f"server_args.{owned}: this is said by {_OWNED_ARGUMENTS[owned]}"
                 )
         if self.partition is None:
             return
@@ -286,6 +287,19 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = MappingProxyType(
 )
 
 
+_SAID: Mapping[str, str] = MappingProxyType(
+    {
+        "int": "a whole number",
+        "int | None": "a whole number or null",
+        "str": "a text",
+        "tuple[int, ...]": "a list of whole numbers",
+        "tuple[int, ...] | None": "a list of whole numbers or null",
+        "Mapping[str, JSON]": "an object",
+        "Mapping[str, str]": "an object of texts",
+    }
+)
+
+
 def _fields(record: type, document: JSON, path: str) -> dict[str, JSON]:
     """The fields of a JSON object, checked against those of a record."""
     if not isinstance(document, Mapping):
@@ -297,11 +311,11 @@ def _fields(record: type, document: JSON, path: str) -> dict[str, JSON]:
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
             raise DeploymentError(f"{path}{name}: unknown field; {hint}")
         kind = str(known[name].type)
-        expected = _KINDS.get(kind)
+        expected = _KINDS.get(kind, object)
         wrong_bool = isinstance(value, bool) and kind.startswith("int")
-        if expected is not None and name != "budget":
-            if wrong_bool or not isinstance(value, expected):
-                raise DeploymentError(f"{path}{name}: {kind} is expected, got {value!r}")
+        checked = name != "budget"  # a budget may be a text, read later
+        if checked and (wrong_bool or not isinstance(value, expected)):
+            raise DeploymentError(f"{path}{name}: {_SAID[kind]} is expected, got {value!r}")
     for name, known_field in known.items():
         required = (
             known_field.default is dataclasses.MISSING

@@ -30,20 +30,28 @@ class AllocationLedger(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: Iterable[type],  # noqa: ARG002 # torch's signature
+        types: Iterable[type],  # torch's signature
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor) and result.device.type == self._device:
             storage = result.untyped_storage()
-            if storage._cdata not in self._noted or self._noted[storage._cdata][0].expired():
-                self._noted[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+            if storage._cdata not in self._noted or _expired(self._noted[storage._cdata][0]):
+                self._noted[storage._cdata] = (_weak(storage), storage.nbytes())
         return result
 
     def alive(self) -> dict[int, int]:
         """Bytes of each noted storage that still exists, by its identity."""
-        return {key: size for key, (ref, size) in self._noted.items() if not ref.expired()}
+        return {key: size for key, (ref, size) in self._noted.items() if not _expired(ref)}
+
+
+def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # torch does not type it
+
+
+def _expired(ref: StorageWeakRef) -> bool:
+    return bool(ref.expired())  # type: ignore[no-untyped-call]  # torch does not type it
 
 
 _LEAVES = (str, bytes, int, float, bool, complex, type(None), type, types.ModuleType, torch.dtype)
@@ -123,7 +131,10 @@ def footprint(
     other = {key: where for key, where in loose.items() if key not in known and where[0] > 0}
     if other:
         raise Unattributed(sum(size for size, _path in other.values()), sorted(other.values()))
-    return {part.component: _count(part, storages) for part, storages in sorted(counts.items(), key=_name)}
+    return {
+        part.component: _count(part, storages)
+        for part, storages in sorted(counts.items(), key=_name)
+    }
 
 
 #: Attributes that only point at pools which have an attribute of their own.

@@ -23,6 +23,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,7 @@ from filelock import FileLock, Timeout
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 
 __all__ = [
@@ -96,7 +98,7 @@ class ConsoleReport:
         """Show the step."""
         self._step = step
         if self._console.is_terminal:
-            self._status = self._console.status(step)
+            self._status = self._console.status(escape(step))
             self._status.start()
         else:
             self._console.print(step, markup=False, soft_wrap=True)
@@ -105,8 +107,8 @@ class ConsoleReport:
         """Show the detail behind the step, in a terminal only."""
         if self._status is not None:
             room = max(20, self._console.width - len(self._step) - 6)
-            shown = textwrap.shorten(text, room, placeholder="…").replace("[", r"\[")
-            self._status.update(f"{self._step} [dim]{shown}[/dim]")
+            shown = textwrap.shorten(text, room, placeholder="…")
+            self._status.update(f"{escape(self._step)} [dim]{escape(shown)}[/dim]")
 
     def end(self) -> None:
         """Take the live line away."""
@@ -177,6 +179,9 @@ RECIPE = Recipe(
 #: Overlays hold compiled code: they are of one Python and one platform.
 _TAG = f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
 
+#: How pip is run: the pip of the interpreter that runs the suite.
+_PIP_COMMAND = (sys.executable, "-m", "pip")
+
 #: A file in every whole overlay that says what was asked for and what is in it.
 _MARKER = "overlay.json"
 
@@ -187,9 +192,12 @@ Fill = Callable[["_Pip", Path], None]
 class Cache:
     """The overlays below one directory, each fetched when it is first asked for."""
 
-    def __init__(self, root: Path, recipe: Recipe = RECIPE) -> None:
+    def __init__(
+        self, root: Path, *, recipe: Recipe = RECIPE, pip: Sequence[str] = _PIP_COMMAND
+    ) -> None:
         self._root = root / _TAG
         self._recipe = recipe
+        self._pip = tuple(pip)
 
     def release(self, version: str, *, report: Report) -> Overlay:
         """The overlay of a release.
@@ -244,7 +252,7 @@ class Cache:
             name = canonicalize_name(requirement.name)
             if name not in followed:
                 continue
-            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            if _applies(requirement):
                 requirement.marker = None
                 lines[name] = str(requirement)
         if followed[0] not in lines:
@@ -256,8 +264,8 @@ class Cache:
 
     def _base(self, report: Report) -> Path:
         recipe = self._recipe
-        brought = _required_by_torch()
-        lines = [line for line in recipe.base if canonicalize_name(line) not in brought]
+        own = ("triton",) if _torch_brings_triton() else ()
+        lines = [line for line in recipe.base if line not in own]
 
         def fill(pip: _Pip, tree: Path) -> None:
             pip.install(lines, into=tree, constraints=recipe.constraints)
@@ -293,13 +301,30 @@ class Cache:
             with _locked(home.with_name(f".{home.name}.lock"), step, report):
                 if not _is_whole(home):
                     _clear_leftovers(home)
-                    _make(home, step, fill, report)
+                    self._make(home, step, fill, report)
         except OSError as error:
             raise OverlayError(
                 f"{step}: cannot write in the cache directory {self._root.parent}: {error}; "
                 f"{CACHE_VARIABLE} names another"
             ) from error
         return home
+
+    def _make(self, home: Path, step: str, fill: Fill, report: Report) -> None:
+        partial = Path(tempfile.mkdtemp(prefix=f".{home.name}.partial-", dir=home.parent))
+        report.begin(step)
+        try:
+            scratch, tree = partial / "scratch", partial / "tree"
+            scratch.mkdir()
+            tree.mkdir()
+            fill(_Pip(self._pip, step, scratch, report), tree)
+            _refuse_torch(tree, step)
+            installed = [f"{name}=={version}" for name, version in sorted(_installed(tree).items())]
+            document = {"step": step, "python": _TAG, "installed": installed}
+            (tree / _MARKER).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            tree.replace(home)
+        finally:
+            report.end()
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _is_whole(home: Path) -> bool:
@@ -331,24 +356,6 @@ def _clear_leftovers(home: Path) -> None:
         shutil.rmtree(home)
 
 
-def _make(home: Path, step: str, fill: Fill, report: Report) -> None:
-    partial = Path(tempfile.mkdtemp(prefix=f".{home.name}.partial-", dir=home.parent))
-    report.begin(step)
-    try:
-        scratch, tree = partial / "scratch", partial / "tree"
-        scratch.mkdir()
-        tree.mkdir()
-        fill(_Pip(step, scratch, report), tree)
-        _refuse_torch(tree, step)
-        installed = [f"{name}=={version}" for name, version in sorted(_installed(tree).items())]
-        document = {"step": step, "python": _TAG, "installed": installed}
-        (tree / _MARKER).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        tree.replace(home)
-    finally:
-        report.end()
-        shutil.rmtree(partial, ignore_errors=True)
-
-
 def _refuse_torch(tree: Path, step: str) -> None:
     """An overlay with a torch in it would hide the interpreter's own."""
     for entry in tree.iterdir():
@@ -366,18 +373,17 @@ def _installed(tree: Path) -> dict[str, str]:
     return {canonicalize_name(one.metadata["Name"]): one.version for one in found}
 
 
-def _required_by_torch() -> frozenset[str]:
-    """What the interpreter's torch requires: CUDA builds bring the triton that fits them."""
+def _torch_brings_triton() -> bool:
+    """Whether the interpreter's torch requires a triton: CUDA builds come with the one they fit."""
     try:
-        lines = importlib.metadata.requires("torch") or []
+        requirements = [Requirement(line) for line in importlib.metadata.requires("torch") or ()]
     except importlib.metadata.PackageNotFoundError:
-        return frozenset()
-    requirements = [Requirement(line) for line in lines]
-    return frozenset(
-        canonicalize_name(one.name)
-        for one in requirements
-        if one.name == "triton" and (one.marker is None or one.marker.evaluate({"extra": ""}))
-    )
+        return False
+    return any(one.name == "triton" and _applies(one) for one in requirements)
+
+
+def _applies(requirement: Requirement) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
 
 
 def _key(*parts: Iterable[str]) -> str:
@@ -409,16 +415,48 @@ class _Wanted:
     line: str
 
 
-class _PipFailed(Exception):
-    def __init__(self, errors: Sequence[str]) -> None:
-        super().__init__(" ".join(errors[-2:]))
-        self.conflict = any("ResolutionImpossible" in line for line in errors)
+class _PipError(Exception):
+    """pip failed; the text is what it says why, out of everything that it said."""
+
+    def __init__(self, output: Sequence[str]) -> None:
+        errors = [line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR: ")]
+        shown = [_LISTING.sub("", line) for line in errors[-2:] or output[-1:]]
+        super().__init__("; ".join(textwrap.shorten(line, 300, placeholder=" …") for line in shown))
+        self._output = "\n".join(output)
+
+    @property
+    def conflict(self) -> bool:
+        """Whether no versions fit all requirements and constraints."""
+        return "ResolutionImpossible" in self._output
+
+    @property
+    def advice(self) -> str:
+        """What the user can do about it."""
+        for sign, advice in _ADVICE.items():
+            if sign in self._output:
+                return advice
+        return "check pip's settings (pip config list) and the space on the disk, then try again"
+
+
+#: The listing of every version there is, in which pip wraps what was wrong.
+_LISTING = re.compile(r" \(from versions: [^)]*\)")
+
+_ADVICE = {
+    "No module named pip": f"give {sys.executable} a pip: {sys.executable} -m ensurepip",
+    "connection broken": "a package index cannot be reached: check the network and pip's index "
+    "settings (pip config list), then try again; what is fetched once needs no network",
+    "ResolutionImpossible": "look for a constraint of your own that excludes it (pip config list)",
+    "No matching distribution": "there is no such release, or no wheel of it for Python "
+    f"{sys.version_info[0]}.{sys.version_info[1]} on {sysconfig.get_platform()}, "
+    "or the index in pip's settings (pip config list) lacks it",
+}
 
 
 class _Pip:
-    """This interpreter's pip, with the user's own settings, working in a scratch directory."""
+    """pip with the user's own settings, working in a scratch directory."""
 
-    def __init__(self, step: str, scratch: Path, report: Report) -> None:
+    def __init__(self, command: Sequence[str], step: str, scratch: Path, report: Report) -> None:
+        self._command = command
         self._step = step
         self._scratch = scratch
         self._report = report
@@ -445,26 +483,24 @@ class _Pip:
         return resolution
 
     def _constrained(self, arguments: Sequence[str], constraints: Path | None) -> None:
-        """Run under our constraints if that is possible, always under the user's."""
+        """Run under the user's constraints, and under ours too where both can be kept."""
         try:
-            if constraints is not None:
-                try:
-                    return self._run([f"--constraint={constraints}", *arguments])
-                except _PipFailed as failure:
-                    if not failure.conflict:
-                        raise
-            return self._run(arguments)
-        except _PipFailed as failure:
-            raise OverlayError(
-                f"{self._step}: pip failed: {failure} — "
-                "check the network and pip's index settings (pip config list), then try again"
-            ) from None
+            if constraints is None:
+                self._run(arguments)
+                return
+            try:
+                self._run([f"--constraint={constraints}", *arguments])
+            except _PipError as failure:
+                if not failure.conflict:
+                    raise
+                self._run(arguments)
+        except _PipError as failure:
+            raise OverlayError(f"{self._step}: pip failed: {failure} — {failure.advice}") from None
 
     def _run(self, arguments: Sequence[str]) -> None:
-        command = [sys.executable, "-m", "pip", "install", *_PIP_OPTIONS, *arguments]
         environment = {**os.environ, **_PIP_ENVIRONMENT, "TMPDIR": str(self._scratch)}
         with subprocess.Popen(
-            command,
+            [*self._command, "install", *_PIP_OPTIONS, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -473,31 +509,29 @@ class _Pip:
             errors="replace",
         ) as process:
             try:
-                errors = self._read(process)
+                output = self._read(process)
             except BaseException:
                 process.kill()
                 raise
         if process.returncode != 0:
-            raise _PipFailed(errors or [f"it ended with code {process.returncode}"])
+            raise _PipError(output or [f"it ended with code {process.returncode}"])
 
     def _read(self, process: subprocess.Popen[str]) -> list[str]:
-        """Pass on what pip does; return its errors, or its last line if it names none."""
+        """Everything that pip says, passed on as it comes."""
         assert process.stdout is not None
-        errors: list[str] = []
-        last = ""
+        output = []
         for line in map(str.strip, process.stdout):
-            last = line or last
+            if line:
+                output.append(line)
             if line.startswith(_PIP_WORK):
                 self._report.detail(line)
-            prefix, colon, error = line.partition("ERROR: ")
-            if colon and not prefix:
-                errors.append(textwrap.shorten(error, 300, placeholder=" …"))
-        return errors or [last] * bool(last)
+        return output
 
 
-#: Only wheels: a build of SGLang or triton from source would take a toolchain and an hour.
+#: Only wheels: to build SGLang or triton from source takes toolchains and an hour.
 _PIP_OPTIONS = (
     "--only-binary=:all:",
+    "--compile",  # the cache may be read-only later, and SGLang without .pyc files takes 3× as long
     "--no-input",
     "--no-warn-conflicts",
     "--disable-pip-version-check",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 
 from packaging.version import InvalidVersion, Version
 
@@ -35,12 +36,17 @@ def nearest(text: str) -> tuple[str, ...]:
     """The supported releases nearest to a text, at most two, oldest first.
 
     For a version these are its neighbours in the order of releases (one, if it is that release or
-    lies beyond an end); for any other text, the releases that look most like it.
+    lies beyond an end); for a text that only starts like one, those of its start; for any other,
+    the releases that look most like it.
     """
+    written = "".join(text.split())
     try:
-        version = Version(text)
+        version = Version(written)
     except InvalidVersion:
-        alike = difflib.get_close_matches(text, RELEASES, n=2)
+        start = re.match(r"v?\d+(\.\d+)+", written)
+        if start is not None:
+            return nearest(start[0])
+        alike = difflib.get_close_matches(written, RELEASES, n=2)
         return tuple(sorted(alike, key=RELEASES.index))
     same = [known for known in RELEASES if Version(known) == version]
     older = [known for known in RELEASES if Version(known) < version]

@@ -38,14 +38,16 @@ def _load_contracts() -> None:
 class Worker:
     """Answers requests about the SGLang that this process can import."""
 
-    def __init__(self) -> None:
+    def __init__(self, edits: list[dict[str, str]]) -> None:
         from contracts.subject import placeholders
+        from contracts.subject.edits import install
 
+        install(edits)
         placeholders.install()
         import sglang
+        from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
         from contracts.subject import era
-        from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
         placeholders.draft_module()
         self._era = era.choose()
@@ -82,7 +84,7 @@ class Worker:
         )
         try:
             return {"status": "ok", "observation": self._era.observe(plan)}
-        except Exception as error:  # noqa: BLE001 # every failure of the subject is an answer
+        except Exception as error:  # every failure of the subject is an answer
             return _failure(error)
 
 
@@ -131,9 +133,10 @@ def main() -> None:
     worker = None
     for line in sys.stdin:
         try:
-            worker = worker or Worker()
-            answer = worker.answer(json.loads(line))
-        except Exception as error:  # noqa: BLE001 # the parent must learn why, not just that, we end
+            request = json.loads(line)
+            worker = worker or Worker(request.get("edits", []))
+            answer = worker.answer(request)
+        except Exception as error:  # the parent must learn why, not just that, we end
             sentence = f"{type(error).__name__}: {error}"
             answer = {
                 "status": "unreadable",

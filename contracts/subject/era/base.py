@@ -10,7 +10,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import copy
-import dataclasses
 import hashlib
 import json
 import os
@@ -107,6 +106,13 @@ class Group:
 
 
 _STATE = re.compile(r"(indexer_)?compress_state_pools\[(\d+)\]")
+#: Single buffers that come with a pool, not one a layer.
+_SINGLE = {
+    "swa_valid_from": "swa_valid_from",
+    "online_c128_mtp_pending_seq_lens": "c128_pending",
+    "c4_kv_pool.data_ptrs": "c4_kv_pointers",
+    "kv_pools[4].data_ptrs": "c4_kv_pointers",
+}
 _POOLS = (
     (re.compile(r"(?:c(\d+)_kv_pool|kv_pools\[(\d+)\])\."), "c{}_kv"),
     (re.compile(r"(?:c(\d+)_indexer_kv_pool|index_pools\[(\d+)\])\."), "c{}_indexer"),
@@ -178,7 +184,7 @@ class Era(abc.ABC):
         with _environment(deployment.all_env()):
             with step("arguments"):
                 args = self.resolve(self._fields(deployment))
-                model_config = self._model_config(args, deployment)
+                model_config = self._model_config(args, deployment, is_draft=False)
             with step("stages"):
                 stages = self._stages(deployment, plan.pipeline)
             group = Group(len(stages))
@@ -195,19 +201,26 @@ class Era(abc.ABC):
         fields["device"] = "cuda"
         return fields
 
-    def _model_path(self, deployment: Deployment) -> str:
+    def _model_path(self, deployment: Deployment, role: str = "target") -> str:
+        """A folder with the model's config.json.
+
+        Each role has its own: SGLang caches a parsed config by its path and then rewrites it for
+        a draft, and in production target and draft of the next server are other processes.
+        """
         config = json.dumps(deployment.model.config_json(), sort_keys=True)
-        folder = self._models / hashlib.sha256(config.encode()).hexdigest()[:20]
+        folder = self._models / f"{hashlib.sha256(config.encode()).hexdigest()[:20]}-{role}"
         if not folder.exists():
             folder.mkdir()
             (folder / "config.json").write_text(config, encoding="utf-8")
         return str(folder)
 
-    def _model_config(self, args: Any, deployment: Deployment) -> Any:
+    def _model_config(self, args: Any, deployment: Deployment, *, is_draft: bool) -> Any:
         from sglang.srt.configs.model_config import ModelConfig
 
-        del deployment
-        return ModelConfig.from_server_args(args)
+        if not is_draft:
+            return ModelConfig.from_server_args(args)
+        path = self._model_path(deployment, "draft")
+        return ModelConfig.from_server_args(args, model_path=path, is_draft_model=True)
 
     def _stages(self, deployment: Deployment, pipeline: bool) -> list[Stage]:
         from sglang.srt.distributed.utils import get_pp_indices
@@ -277,7 +290,7 @@ class Era(abc.ABC):
 
     def _view(self, plan: Plan, rank: _RankAtWork, group: Group, config: Any) -> dict[str, Any]:
         with step("allocation"):
-            runner, pool, owners = self._built(rank, group, plan, config, target=None)
+            runner, pool = self._built(rank, group, plan, config, target=None)
         draft = None
         if self.owns_draft(rank.args, rank.stage, group):
             with step("draft allocation"):
@@ -292,9 +305,11 @@ class Era(abc.ABC):
 
     def _built(
         self, rank: _RankAtWork, group: Group, plan: Plan, config: Any, *, target: Any
-    ) -> tuple[Any, dict[str, Any], list[Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         stage = rank.stage
-        model_config = rank.model_config if target is None else self._draft_config(rank.args)
+        model_config = rank.model_config
+        if target is not None:
+            model_config = self._model_config(rank.args, plan.deployment, is_draft=True)
         runner = self.runner(
             rank.args, model_config, stage, group, device=plan.device, target=target
         )
@@ -306,21 +321,16 @@ class Era(abc.ABC):
             "stage_ratios": list(pool.compression_ratios[first:last]),
             "components": components,
         }
-        return runner, document, owners
-
-    def _draft_config(self, args: Any) -> Any:
-        from sglang.srt.configs.model_config import ModelConfig
-
-        return ModelConfig.from_server_args(
-            args,
-            model_path=_argument(args, "speculative_draft_model_path") or args.model_path,
-            is_draft_model=True,
-        )
+        return runner, document
 
     def owns_draft(self, args: Any, stage: Stage, group: Group) -> bool:
         """Whether SGLang's scheduler creates a draft worker on this rank."""
         del stage, group
-        return _argument(args, "speculative_algorithm") is not None
+        return self.argument(args, "speculative_algorithm") is not None
+
+    def argument(self, args: Any, name: str) -> Any:
+        """A resolved server argument."""
+        return getattr(args, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,10 +341,6 @@ class _RankAtWork:
     runner: Any
     configurator: Any
     own: Any
-
-
-def _argument(args: Any, name: str) -> Any:
-    return getattr(args, name)
 
 
 def _sizes(config: Any) -> dict[str, int | None]:
@@ -353,6 +359,8 @@ def _attribution(pool: Any) -> Any:
     """Attribute paths of a DSV4 pool to components."""
 
     def attribute(path: str) -> Part | None:
+        if path in _SINGLE:
+            return Part(_SINGLE[path], None)
         if path.startswith("swa_kv_pool."):
             return Part("swa_kv", "total")
         if state := _STATE.match(path):
@@ -389,8 +397,3 @@ def hypothetical(configurator: Any, **attributes: Any) -> Any:
             raise UnknownAPI(f"{type(twin).__name__} has no attribute {name!r}")
         setattr(twin, name, value)
     return twin
-
-
-def known_fields(record: type) -> set[str]:
-    """The names of a dataclass's fields."""
-    return {f.name for f in dataclasses.fields(record)}

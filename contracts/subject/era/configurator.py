@@ -113,10 +113,6 @@ class ConfiguratorEra(Era):
     def _parallel(self, args: Any, stage: Stage, group: Group) -> dict[str, Any]:
         raise NotImplementedError
 
-    def argument(self, args: Any, name: str) -> Any:
-        """A resolved server argument."""
-        return getattr(args, name)
-
     def _kv_cache_dtype(
         self, args: Any, model_config: Any, is_draft: bool, algorithm: Any
     ) -> tuple[str, torch.dtype]:
@@ -206,7 +202,7 @@ class ParallelStateEra(CountedLayers, ConfiguratorEra):
         """SGLang reduces over the world group's CPU group."""
         del args
         with (
-            mock.patch.object(self._module, "get_world_group", lambda: group),
+            mock.patch.object(self._module, "get_world_group", return_value=group),
             mock.patch.object(torch.distributed, "all_reduce", group.reduce),
         ):
             yield

@@ -1,7 +1,7 @@
 """Releases 0.5.12 to 0.5.15.post1: a ModelRunner sizes and builds its own pools.
 
-``DSV4PoolConfigurator`` takes the runner; ``ModelRunnerKVCacheMixin`` (model_runner_kv_cache_mixin.py)
-resolves a config and builds the pools. The adapter's runner is that mixin on a typed record.
+``DSV4PoolConfigurator`` takes the runner; ``ModelRunnerKVCacheMixin``
+(model_runner_kv_cache_mixin.py) resolves a config and builds the pools. The adapter's runner is that mixin on a typed record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class RunnerEra(CountedLayers):
         from sglang.srt.model_executor import model_runner_kv_cache_mixin as mixin
 
         self._mixin = mixin
-        self._runner_class = type("ObservedModelRunner", (_Runner, mixin.ModelRunnerKVCacheMixin), {})
+        self._runner_class = type(
+            "ObservedModelRunner", (_Runner, mixin.ModelRunnerKVCacheMixin), {}
+        )
 
     def resolve(self, fields: Mapping[str, Any]) -> Any:
         """ServerArgs resolve themselves on construction in this era."""
@@ -68,14 +70,17 @@ class RunnerEra(CountedLayers):
     def build(self, runner: Any, config: Any) -> tuple[Any, list[Any]]:
         """``_apply_memory_pool_config``, which builds request pool, KV pool and allocator."""
         runner._apply_memory_pool_config(config)
-        return runner.token_to_kv_pool, [runner.req_to_token_pool, runner.token_to_kv_pool_allocator]
+        return runner.token_to_kv_pool, [
+            runner.req_to_token_pool,
+            runner.token_to_kv_pool_allocator,
+        ]
 
     @contextlib.contextmanager
     def reducing(self, args: Any, group: Group) -> Iterator[None]:
         """The mixin reduces over the world group's CPU group."""
         del args
         with (
-            mock.patch.object(self._mixin, "get_world_group", lambda: group),
+            mock.patch.object(self._mixin, "get_world_group", return_value=group),
             mock.patch.object(torch.distributed, "all_reduce", group.reduce),
         ):
             yield

@@ -1,0 +1,146 @@
+"""Options, header and footer of the gate, and the subjects that tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from hypothesis import settings
+
+from contracts import law, profiles
+from contracts.subject.client import Client, SubjectUnreadable
+from contracts.subject.overlay import ConsoleReport, OverlayError
+from contracts.subject.placeholders import PLACEHOLDERS
+from contracts.subject.releases import NEWEST
+from contracts.subject.resolve import SubjectError, resolve
+
+profiles.register()
+
+#: Environment variables that a subject or its fetch may read, by how their names begin.
+RELATED = ("SGLANG", "SGL_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "TORCH", "PIP_")
+
+_clients = pytest.StashKey[dict[tuple[str, str], Client]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("contracts", "SGLang's pool contracts")
+    group.addoption(
+        "--sglang",
+        metavar="SUBJECT",
+        default=os.environ.get("SGLANG") or NEWEST,
+        help="the SGLang to judge: a release, a source checkout or an interpreter "
+        f"(default: $SGLANG or {NEWEST})",
+    )
+    group.addoption(
+        "--baseline", metavar="SUBJECT", help="the other side of pp1-unchanged, named likewise"
+    )
+    group.addoption(
+        "--device",
+        choices=["meta", "cpu", "cuda"],
+        default="meta",
+        help="where the pools are built (default: meta, which needs no memory)",
+    )
+    group.addoption(
+        "--contract",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="judge this contract only; may be repeated",
+    )
+
+
+@pytest.hookimpl(trylast=True)  # after Hypothesis has loaded the profile that was asked for
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_clients] = {}
+    for name in config.getoption("contract"):
+        try:
+            law.get(name)
+        except law.UnknownContractError as error:
+            raise pytest.UsageError(f"--contract: {error}") from None
+    if config.getoption("hypothesis_seed", None) is not None and settings().derandomize:
+        raise pytest.UsageError(
+            "--hypothesis-seed has no effect under a deterministic profile; "
+            "add --hypothesis-profile thorough, or leave it out"
+        )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    for client in config.stash.get(_clients, {}).values():
+        client.close()
+
+
+def _client(config: pytest.Config, subject: str, device: str) -> Client:
+    """A started client, shared by all tests of this process.
+
+    Raises:
+        pytest.UsageError: the subject does not exist, cannot be fetched or cannot be read.
+    """
+    clients = config.stash[_clients]
+    if (subject, device) not in clients:
+        try:
+            client = Client(resolve(subject, report=ConsoleReport()), device=device)
+            _ = client.info
+        except (SubjectError, OverlayError) as error:
+            raise pytest.UsageError(str(error)) from None
+        except SubjectUnreadable as error:
+            raise pytest.UsageError(f"not judged: {subject} cannot be read: {error}") from None
+        clients[subject, device] = client
+    return clients[subject, device]
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    if not any("gate" in item.path.parts for item in items):
+        return []
+    device = config.getoption("device")
+    client = _client(config, config.getoption("sglang"), device)
+    info = client.info
+    lines = [
+        f"sglang: {info.label}, version {info.version}, era {info.era}, device {device}",
+        *(f"placeholder: {name} ({PLACEHOLDERS[name]})" for name in info.placeholders),
+    ]
+    if config.getoption("baseline"):
+        other = _client(config, config.getoption("baseline"), device).info
+        lines.append(f"baseline: {other.label}, version {other.version}, era {other.era}")
+    related = sorted(name for name in os.environ if name.startswith(RELATED))
+    lines += [f"environment: {name}={os.environ[name]}" for name in related]
+    return lines
+
+
+@pytest.fixture(scope="session")
+def clients(pytestconfig: pytest.Config) -> Callable[[str], Client]:
+    """Started clients by subject, on ``meta``; one worker each for the whole session."""
+    return lambda subject: _client(pytestconfig, subject, "meta")
+
+
+@pytest.fixture(scope="session")
+def gate_client(pytestconfig: pytest.Config) -> Client:
+    """The subject of the gate, on the device that was asked for."""
+    device = pytestconfig.getoption("device")
+    if device == "cuda":
+        torch = pytest.importorskip("torch")
+        if not torch.cuda.is_available():
+            pytest.skip("--device cuda: torch finds no CUDA device on this machine")
+    return _client(pytestconfig, pytestconfig.getoption("sglang"), device)
+
+
+@pytest.fixture(scope="session")
+def gate_baseline(pytestconfig: pytest.Config) -> Client | None:
+    """The baseline of the gate, if one was named."""
+    named = pytestconfig.getoption("baseline")
+    return _client(pytestconfig, named, pytestconfig.getoption("device")) if named else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lines = [
+        str(line)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+        for name, line in report.user_properties
+        if name == "trial"
+    ]
+    if lines:
+        terminalreporter.section("contracts")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,46 @@
+"""The Hypothesis profiles: every field stated, so that no ambient profile leaks in.
+
+A registered profile inherits what it does not state from the profile that is current when it is
+registered, and Hypothesis loads one of its own under CI.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import Phase, Verbosity, settings
+
+__all__ = ["DEFAULT", "PROFILES", "register"]
+
+DEFAULT = "gate"
+
+_SEARCH = (Phase.explicit, Phase.generate, Phase.shrink)
+
+_COMMON: dict[str, Any] = {
+    # The worker has a time-out of its own; a deadline would make a slow machine a violation.
+    "deadline": None,
+    "verbosity": Verbosity.quiet,
+    "stateful_step_count": 50,
+    "report_multiple_bugs": False,
+    "suppress_health_check": (),
+    "print_blob": False,
+    "backend": "hypothesis",
+}
+
+PROFILES: dict[str, settings] = {
+    # Deterministic: the same deployments on every run, machine and subject.
+    "gate": settings(**_COMMON, max_examples=200, derandomize=True, database=None, phases=_SEARCH),
+    # For a nightly run: other deployments each time, many more of them.
+    "thorough": settings(
+        **_COMMON, max_examples=5000, derandomize=False, database=None, phases=_SEARCH
+    ),
+    # For work on the suite: a quick look, still deterministic.
+    "dev": settings(**_COMMON, max_examples=20, derandomize=True, database=None, phases=_SEARCH),
+}
+
+
+def register() -> None:
+    """Make the profiles loadable by name and load the default."""
+    for name, profile in PROFILES.items():
+        settings.register_profile(name, profile)
+    settings.load_profile(DEFAULT)

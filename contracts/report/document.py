@@ -1,0 +1,54 @@
+"""The JSON of ``judge`` (docs/judge.schema.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from contracts.observation import SubjectInfo
+from contracts.trial import Finding, Trial
+
+__all__ = ["judge_document"]
+
+JSON = Any
+
+
+def judge_document(
+    subject: SubjectInfo, profile: str, trials: Sequence[tuple[Trial, str | None]]
+) -> dict[str, JSON]:
+    """The document for trials, each with the replay line of its finding."""
+    return {
+        "schema": 1,
+        "subject": subject.to_json(),
+        "profile": profile,
+        "contracts": [_trial(trial, replay) for trial, replay in trials],
+    }
+
+
+def _trial(trial: Trial, replay: str | None) -> dict[str, JSON]:
+    return {
+        "id": trial.contract,
+        "verdict": str(trial.verdict),
+        "deployments": trial.deployments,
+        "rejected": trial.rejected,
+        "seconds": round(trial.seconds, 3),
+        "reason": trial.reason,
+        "violation": None if trial.finding is None else _finding(trial.finding, replay),
+        "examples": [
+            {"name": found.example, "factor": found.violation.factor} for found in trial.examples
+        ],
+    }
+
+
+def _finding(finding: Finding, replay: str | None) -> dict[str, JSON]:
+    violation = finding.violation
+    return {
+        "rank": violation.rank,
+        "component": violation.component,
+        "observed": violation.observed,
+        "expected": violation.expected,
+        "factor": violation.factor,
+        "message": violation.message,
+        "deployment": finding.deployment.to_json(),
+        "replay": replay,
+    }

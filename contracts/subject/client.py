@@ -1,0 +1,285 @@
+"""The parent's side of a worker: requests with a time-out, a restart after a crash.
+
+Whatever goes wrong between here and the subject is an :class:`Unreadable`, which no contract can
+take for held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from contracts.contract import Request
+from contracts.observation import Failed, Observation, Outcome, Refused, SubjectInfo, Unreadable
+from contracts.subject.resolve import Subject
+
+__all__ = ["Client", "SubjectUnreadable", "WorkerProcess"]
+
+JSON = Any
+
+#: Seconds that a subject may take to import, and that one observation may take. Import takes 5 to
+#: 10 s of one core, an observation of 32 ranks on ``meta`` well under one; both leave room for a
+#: loaded machine, and for first imports from a cold disk.
+START_TIMEOUT = 300.0
+REQUEST_TIMEOUT = 120.0
+
+#: Workers that stay alive at once: each holds an imported SGLang of about 1 GB.
+MAX_WORKERS = 2
+
+#: Observations that are remembered, so that contracts which ask for the same one share it.
+MAX_REMEMBERED = 2048
+
+
+class SubjectUnreadable(Exception):
+    """The subject cannot be loaded or read; the text says why, and names what was missing."""
+
+
+class WorkerProcess:
+    """One worker process, started on construction."""
+
+    def __init__(self, subject: Subject, environment: Mapping[str, str]) -> None:
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 # lives as long as the process
+        script = Path(__file__).with_name("worker.py")
+        command = [str(subject.python), str(script), *map(str, subject.paths)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=_worker_environment(environment),
+            # An interrupt from the terminal is the parent's to handle.
+            start_new_session=True,
+        )
+        self._buffer = b""
+
+    def ask(self, request: JSON, timeout: float) -> JSON:
+        """Send one request and wait for its answer.
+
+        Raises:
+            SubjectUnreadable: the worker died, hung or answered no JSON. It is closed then.
+        """
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+            return json.loads(self._line(timeout))
+        except (BrokenPipeError, _Ended):
+            raise SubjectUnreadable(self._death()) from None
+        except TimeoutError:
+            self.close()
+            raise SubjectUnreadable(
+                f"the worker gave no answer within {timeout:.0f} s and was ended"
+            ) from None
+        except json.JSONDecodeError as error:
+            self.close()
+            raise SubjectUnreadable(f"the worker's answer is no JSON: {error}") from None
+
+    def _line(self, timeout: float) -> bytes:
+        deadline = time.monotonic() + timeout
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise TimeoutError
+                chunk = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not chunk:
+                    raise _Ended
+                self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _death(self) -> str:
+        self.close()
+        code = self._process.returncode
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        said = self._last_words()
+        return f"the worker died {how}" + (f": {said}" if said else "")
+
+    def _last_words(self) -> str:
+        self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, self._stderr.tell() - 4096))
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def close(self) -> None:
+        """End the process and wait for it. Closing twice is harmless."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    @property
+    def pid(self) -> int:
+        """The process id, for tests that kill it."""
+        return self._process.pid
+
+
+class _Ended(Exception):
+    """The worker closed its end of the pipe."""
+
+
+def _worker_environment(stated: Mapping[str, str]) -> dict[str, str]:
+    """The user's environment, without what would change the worker's imports or reach a network."""
+    ours = {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        # Sizing is single-threaded; idle OpenMP threads only cost the other core.
+        "OMP_NUM_THREADS": "1",
+    }
+    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "PYTEST_CURRENT_TEST")
+    inherited = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**inherited, **ours, **stated}
+
+
+class Client:
+    """Asks one subject for observations on one device.
+
+    What SGLang reads at import needs a process of its own, so workers are pooled by the
+    environment that a deployment states. ``edits`` change the subject's source as it is loaded
+    (see :mod:`contracts.subject.edits`): they seed the faults that prove the suite.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        *,
+        device: str = "meta",
+        start_timeout: float = START_TIMEOUT,
+        request_timeout: float = REQUEST_TIMEOUT,
+        edits: Sequence[Mapping[str, str]] = (),
+    ) -> None:
+        self.subject = subject
+        self.device = device
+        self._start_timeout = start_timeout
+        self._request_timeout = request_timeout
+        self._edits = list(map(dict, edits))
+        self._workers: OrderedDict[tuple[tuple[str, str], ...], WorkerProcess] = OrderedDict()
+        self._info: SubjectInfo | None = None
+        self._remembered: OrderedDict[str, Outcome] = OrderedDict()
+
+    @property
+    def info(self) -> SubjectInfo:
+        """What the subject says of itself. Starts a worker if none has answered yet.
+
+        Raises:
+            SubjectUnreadable: the subject does not load, or no adapter understands it.
+        """
+        if self._info is None:
+            self._worker({})
+        assert self._info is not None
+        return self._info
+
+    def observe(self, request: Request) -> Outcome:
+        """Observe one deployment. Never raises for what the subject or the worker does."""
+        key = _key(request)
+        if key in self._remembered:
+            self._remembered.move_to_end(key)
+            return self._remembered[key]
+        try:
+            worker = self._worker(request.deployment.env)
+            answer = worker.ask(_asked(request, self.device), self._request_timeout)
+        except SubjectUnreadable as error:
+            self._drop(request.deployment.env)
+            return Unreadable(reason=str(error))
+        outcome = self._outcome(answer, request)
+        if not isinstance(outcome, Unreadable):
+            self._remembered[key] = outcome
+            if len(self._remembered) > MAX_REMEMBERED:
+                self._remembered.popitem(last=False)
+        return outcome
+
+    def _outcome(self, answer: JSON, request: Request) -> Outcome:
+        status = answer["status"]
+        if status == "ok":
+            return Observation.from_json(
+                answer["observation"], subject=self.info, deployment=request.deployment
+            )
+        said = {name: answer[name] for name in ("where", "kind", "sentence")}
+        if status == "refused":
+            return Refused(**said)
+        if status == "failed":
+            return Failed(**said, traceback=answer["traceback"])
+        return Unreadable(reason=_unread(answer), traceback=answer["traceback"])
+
+    def _worker(self, environment: Mapping[str, str]) -> WorkerProcess:
+        key = tuple(sorted(environment.items()))
+        if key in self._workers:
+            self._workers.move_to_end(key)
+            return self._workers[key]
+        while len(self._workers) >= MAX_WORKERS:
+            self._workers.popitem(last=False)[1].close()
+        worker = WorkerProcess(self.subject, environment)
+        try:
+            hello = worker.ask({"op": "hello", "edits": self._edits}, self._start_timeout)
+        except BaseException:
+            worker.close()
+            raise
+        if hello["status"] != "ok":
+            worker.close()
+            raise SubjectUnreadable(_unread(hello))
+        self._workers[key] = worker
+        self._info = SubjectInfo(
+            label=self.subject.label,
+            version=hello["version"],
+            era=hello["era"],
+            algorithms=tuple(hello["algorithms"]),
+            placeholders=tuple(hello["placeholders"]),
+        )
+        return worker
+
+    def _drop(self, environment: Mapping[str, str]) -> None:
+        worker = self._workers.pop(tuple(sorted(environment.items())), None)
+        if worker is not None:
+            worker.close()
+
+    def close(self) -> None:
+        """End all workers."""
+        while self._workers:
+            self._workers.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _key(request: Request) -> str:
+    views, tokens = sorted(request.views), list(request.tokens)
+    return json.dumps([request.deployment.key(), views, tokens, request.pipeline])
+
+
+def _asked(request: Request, device: str) -> JSON:
+    return {
+        "op": "observe",
+        "deployment": request.deployment.to_json(),
+        "device": device,
+        "views": sorted(request.views),
+        "tokens": list(request.tokens),
+        "pipeline": request.pipeline,
+    }
+
+
+def _unread(answer: JSON) -> str:
+    return f"{answer['where']}: {answer['kind']}: {answer['sentence']}"

@@ -1,0 +1,205 @@
+"""A trial: one contract, one subject, many deployments; it ends in a verdict.
+
+The pytest gate and the command line both judge through here. The deployments come from the
+published examples, which always run, and from the strategies; a counterexample is shrunk. The
+same deployments are drawn for every contract and subject.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import given, reject, settings
+from hypothesis.errors import HypothesisException
+
+from contracts.contract import Contract, Evidence, NotJudged, Verdict, Violation
+from contracts.deployment import Deployment
+from contracts.observation import Failed, Observation, Refused, Unreadable
+from contracts.subject.client import Client, SubjectUnreadable
+from strategies.deployment import deployments
+from strategies.published import DEPLOYMENTS
+
+__all__ = ["Finding", "Rejected", "Trial", "examine", "run"]
+
+
+class Rejected(Exception):
+    """SGLang refused the deployment, or the baseline did; the text is its own sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A violation with the deployment that shows it; ``stages`` as the subject computed them."""
+
+    violation: Violation
+    deployment: Deployment
+    stages: str
+    example: str | None = None
+    """The name of the published example, or None for a generated deployment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What came of a trial.
+
+    ``deployments`` were judged, ``rejected`` of the drawn ones were refused by SGLang.
+    ``finding`` is the violation to show: the shrunk one where a generated deployment violates.
+    ``examples`` are the published examples that violate. ``reason`` says why nothing was judged.
+    """
+
+    contract: str
+    verdict: Verdict
+    deployments: int
+    rejected: int
+    seconds: float
+    finding: Finding | None = None
+    examples: tuple[Finding, ...] = ()
+    reason: str | None = None
+
+
+def examine(
+    contract: Contract, deployment: Deployment, client: Client, baseline: Client | None = None
+) -> list[Finding]:
+    """Judge one deployment. An empty list means that the contract held on it.
+
+    Raises:
+        Rejected: SGLang refused the deployment.
+        NotJudged: the subject could not be observed, or the evidence does not decide.
+    """
+    requests = contract.plan(deployment)
+    observed = tuple(_observation(client.observe(request)) for request in requests)
+    other: tuple[Observation, ...] = ()
+    if contract.needs_baseline:
+        if baseline is None:
+            raise NotJudged("there is no baseline subject; name one with --baseline")
+        other = tuple(_observation(baseline.observe(request)) for request in requests)
+    evidence = Evidence(observations=observed, baseline=other)
+    stages = evidence.observation.stages()
+    return [
+        Finding(violation=violation, deployment=deployment, stages=stages)
+        for violation in contract.judge(evidence)
+    ]
+
+
+def _observation(outcome: Observation | Refused | Failed | Unreadable) -> Observation:
+    match outcome:
+        case Observation():
+            return outcome
+        case Refused():
+            raise Rejected(f"{outcome.kind}: {outcome.sentence}")
+        case Failed():
+            raise NotJudged(f"{outcome.where} failed: {outcome.kind}: {outcome.sentence}")
+        case Unreadable():
+            raise NotJudged(outcome.reason)
+
+
+class _Violated(Exception):
+    """The contract does not hold on the drawn deployment."""
+
+
+class _Halt(BaseException):
+    """Ends a search at once. No ``Exception``: Hypothesis would try to shrink it."""
+
+
+@dataclass(slots=True)
+class _Search:
+    contract: Contract
+    client: Client
+    baseline: Client | None
+    progress: Callable[[], None]
+    judged: int = 0
+    rejected: int = 0
+    finding: Finding | None = None
+    examples: list[Finding] = field(default_factory=list)
+
+    def examine(self, deployment: Deployment) -> list[Finding]:
+        findings = examine(self.contract, deployment, self.client, self.baseline)
+        self.judged += 1
+        self.progress()
+        return findings
+
+    def run_examples(self, names: Sequence[str] | None) -> None:
+        for example in DEPLOYMENTS:
+            if names is not None and example.name not in names:
+                continue
+            try:
+                findings = self.examine(example.deployment)
+            except Rejected:
+                continue
+            if findings:
+                first = findings[0]
+                self.examples.append(
+                    Finding(
+                        violation=first.violation,
+                        deployment=first.deployment,
+                        stages=first.stages,
+                        example=example.name,
+                    )
+                )
+
+    def run_drawn(self, profile: settings) -> None:
+        strategy = deployments(
+            algorithms=self.client.info.algorithms, pp=not self.contract.single_rank
+        )
+
+        # One inner function for all trials: Hypothesis seeds a derandomized search by it, so
+        # that every contract and subject is judged on the same deployments.
+        @profile
+        @given(strategy)
+        def judge(deployment: Deployment) -> None:
+            try:
+                findings = self.examine(deployment)
+            except Rejected:
+                self.rejected += 1
+                reject()
+            except (NotJudged, SubjectUnreadable) as error:
+                raise _Halt(f"{error} [{deployment}]") from error
+            if findings:
+                self.finding = findings[0]
+                raise _Violated
+
+        with contextlib.suppress(_Violated):
+            judge()
+
+
+def run(
+    contract: Contract,
+    client: Client,
+    *,
+    baseline: Client | None = None,
+    profile: settings | None = None,
+    progress: Callable[[], None] = lambda: None,
+    examples: Sequence[str] | None = None,
+) -> Trial:
+    """Try one contract on a subject. ``profile`` defaults to the loaded Hypothesis profile;
+    ``examples`` limits the published examples to these names."""
+    started = time.monotonic()
+    search = _Search(contract, client, baseline, progress)
+    reason = None
+    try:
+        search.run_examples(examples)
+        search.run_drawn(profile or settings())
+    except (_Halt, NotJudged, SubjectUnreadable, HypothesisException) as error:
+        reason = str(error)
+    finding = search.finding or (search.examples[0] if search.examples else None)
+    return Trial(
+        contract=contract.id,
+        verdict=_verdict(finding, reason, search.judged),
+        deployments=search.judged,
+        rejected=search.rejected,
+        seconds=time.monotonic() - started,
+        finding=finding,
+        examples=tuple(search.examples),
+        reason=reason if search.judged or reason else "no deployment could be judged",
+    )
+
+
+def _verdict(finding: Finding | None, reason: str | None, judged: int) -> Verdict:
+    """A violation that was seen stands, whatever broke after it; nothing seen is never held."""
+    if finding is not None:
+        return Verdict.VIOLATED
+    if reason is not None or judged == 0:
+        return Verdict.NOT_JUDGED
+    return Verdict.HELD
