@@ -47,6 +47,7 @@ class Exit(enum.IntEnum):
     USAGE = 2
     NOT_JUDGED = 3
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
 
 
 class _NotJudged(click.ClickException):
@@ -97,12 +98,24 @@ def main() -> None:
 
     A real SGLang sizes and allocates generated deployments on this machine, with or without a
     GPU. Exit codes: 0 held, 1 violated, 2 usage or bad input, 3 not judged.
+
+    \b
+    Examples:
+      python -m contracts list
+      python -m contracts judge --sglang 0.5.12
     """
 
 
 @main.command("list")
 def list_contracts() -> None:
-    """List the contracts, one line each."""
+    """List the contracts, one line each.
+
+    \b
+    Example:
+      python -m contracts list
+
+    Exit code: 0.
+    """
     console = _console(None)
     width = max(map(len, law.ALL))
     for contract in law.ALL.values():
@@ -144,6 +157,8 @@ def judge(
       python -m contracts judge --sglang 0.5.12
       python -m contracts judge --sglang ../sglang --contract rank-sum --json -
       python -m contracts judge --sglang 0.5.13 --baseline 0.5.12 --contract pp1-unchanged
+
+    Exit codes: 0 all held, 1 one is violated, 2 usage or bad input, 3 one is not judged.
     """
     contracts = _contracts(names, baseline)
     console = _console(json_file)
@@ -188,6 +203,9 @@ def observe(
     Examples:
       python -m contracts observe --model deepseek-v4-flash --pp-size 4 --budget 60GiB
       python -m contracts observe --deployment case.json --sglang 0.5.12 --json -
+
+    Exit codes: 0 observed, 2 usage or bad input, or SGLang refuses the deployment, 3 the subject
+    cannot be loaded or read.
     """
     try:
         if file is not None:
@@ -225,7 +243,15 @@ def _no_other_options(options: dict[str, Any], arguments: Sequence[str]) -> None
 @_baseline
 @_device
 def replay_case(file: Path, subject: str | None, baseline: str | None, device: str) -> None:
-    """Judge a saved failing deployment again: FIXED, FAILED or ERROR."""
+    """Judge a saved failing deployment again: FIXED, FAILED or ERROR.
+
+    \b
+    Examples:
+      python -m contracts replay .contracts/rank-sum-b798e5cdcb.json
+      python -m contracts replay .contracts/rank-sum-b798e5cdcb.json --sglang 0.5.13
+
+    Exit codes: 0 FIXED, 1 FAILED, 2 usage or bad input, 3 ERROR: it could not be judged.
+    """
     try:
         case = load(file)
     except CaseError as error:
@@ -253,7 +279,14 @@ def replay_case(file: Path, subject: str | None, baseline: str | None, device: s
 @main.command()
 @click.argument("subjects", nargs=-1, required=True, metavar="SUBJECT…")
 def fetch(subjects: tuple[str, ...]) -> None:
-    """Fetch SGLang releases into the cache, for later use without a network."""
+    """Fetch SGLang releases into the cache, for later use without a network.
+
+    \b
+    Example:
+      python -m contracts fetch 0.5.12 0.5.23
+
+    Exit codes: 0 all are there, 2 no such release, 3 one cannot be fetched.
+    """
     for subject in subjects:
         _resolved(subject)
 
@@ -261,9 +294,19 @@ def fetch(subjects: tuple[str, ...]) -> None:
 # -- parts of the commands ---------------------------------------------------------------------
 
 
+class _Console(Console):
+    """A console that tells a reader such as ``head``, who has closed our output, from a verdict."""
+
+    def on_broken_pipe(self) -> None:
+        """End quietly. rich would end with 1, which says violated."""
+        with contextlib.suppress(SystemExit):
+            super().on_broken_pipe()
+        sys.exit(Exit.OUTPUT_CLOSED)
+
+
 def _console(json_file: str | None) -> Console:
     """Where tables go. rich honours NO_COLOR and writes plain text into a pipe."""
-    return Console(stderr=json_file == "-")
+    return _Console(stderr=json_file == "-")
 
 
 def _contracts(names: Sequence[str], baseline: str | None) -> list[Contract]:
@@ -373,7 +416,7 @@ def _write_json(file: str | None, content: JSON) -> None:
         return
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     if file == "-":
-        sys.stdout.write(text)
+        _Console().out(text, end="", highlight=False)
         return
     try:
         Path(file).write_text(text, encoding="utf-8")
@@ -398,8 +441,4 @@ def run() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted; nothing was judged", err=True)
         sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read our output has closed it, such as `head`.
-        sys.stderr.close()
-        sys.exit(Exit.HELD)
     sys.exit(Exit.HELD)

@@ -87,6 +87,17 @@ class Model:
         shape["compress_ratios"] = list(self.compress_ratios)
         return {"architectures": [self.architecture], **_UNSIZED_FIELDS, **shape, **self.extra}
 
+    @classmethod
+    def from_json(cls, document: JSON) -> Model:
+        """Read a model from JSON.
+
+        Raises:
+            DeploymentError: a field is unknown, missing or of the wrong type; the message names it.
+        """
+        fields = _fields(cls, document, "model.")
+        fields["compress_ratios"] = _integers(fields["compress_ratios"], "model.compress_ratios")
+        return cls(**fields)
+
 
 #: Fields that a DeepSeek-V4 config.json must have and that no pool size depends on.
 _UNSIZED_FIELDS: Mapping[str, JSON] = MappingProxyType(
@@ -127,6 +138,15 @@ class Speculation:
             "speculative_num_draft_tokens": self.num_draft_tokens,
         }
         return {name: value for name, value in stated.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, document: JSON) -> Speculation:
+        """Read a speculation from JSON.
+
+        Raises:
+            DeploymentError: a field is unknown, missing or of the wrong type; the message names it.
+        """
+        return cls(**_fields(cls, document, "speculation."))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,13 +242,15 @@ class Deployment:
             DeploymentError: a field is unknown, missing or of the wrong type; the message names it.
         """
         fields = _fields(cls, document, "")
-        fields["model"] = _model(fields["model"])
+        fields["model"] = Model.from_json(fields["model"])
         fields["budget"] = _budget(fields["budget"])
         if fields.get("speculation") is not None:
-            stated = _fields(Speculation, fields["speculation"], "speculation.")
-            fields["speculation"] = Speculation(**stated)
+            fields["speculation"] = Speculation.from_json(fields["speculation"])
         if fields.get("partition") is not None:
             fields["partition"] = _integers(fields["partition"], "partition")
+        for name, value in fields.get("env", {}).items():
+            if not isinstance(value, str):
+                raise DeploymentError(f"env.{name}: a text is expected, got {value!r}")
         return cls(**fields)
 
     def __str__(self) -> str:
@@ -324,12 +346,6 @@ def _fields(record: type, document: JSON, path: str) -> dict[str, JSON]:
         if required and name not in document:
             raise DeploymentError(f"{path}{name}: missing")
     return dict(document)
-
-
-def _model(document: JSON) -> Model:
-    fields = _fields(Model, document, "model.")
-    fields["compress_ratios"] = _integers(fields["compress_ratios"], "model.compress_ratios")
-    return Model(**fields)
 
 
 def _integers(values: JSON, path: str) -> tuple[int, ...]:

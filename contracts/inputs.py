@@ -85,8 +85,8 @@ def _model(named: str) -> Model:
         close = difflib.get_close_matches(named, MODELS, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"published: {', '.join(MODELS)}"
         raise DeploymentError(f"--model {named}: no published model and no file; {hint}")
-    path = Path(named)
-    document = _read_json(str(path / "config.json" if path.is_dir() else path))
+    path = Path(named, "config.json") if Path(named).is_dir() else Path(named)
+    document = _read_json(str(path))
     if not isinstance(document, dict):
         raise DeploymentError(f"--model {named}: a config.json is a JSON object")
     return model_from_config(document, name=path.parent.name or "generated")
@@ -94,19 +94,22 @@ def _model(named: str) -> Model:
 
 def model_from_config(config: dict[str, JSON], *, name: str) -> Model:
     """A model from a ``config.json``; what it has beyond the shape is passed on as it is."""
-    text = {**config.get("text_config", {}), **config}
+    nested = config.get("text_config") or {}
+    if not isinstance(nested, dict):
+        raise DeploymentError(f"config.json: text_config: an object is expected, got {nested!r}")
+    text = {**nested, **config}
     shape = {f.name for f in dataclasses.fields(Model)} - {"name", "architecture", "extra"}
     for required in ("num_hidden_layers", "compress_ratios"):
         if required not in text:
             raise DeploymentError(
                 f"config.json has no {required!r}: it is not of the DeepSeek-V4 family"
             )
-    architectures = config.get("architectures") or [
-        Model.__dataclass_fields__["architecture"].default
-    ]
-    known: dict[str, Any] = {key: text[key] for key in shape if key in text}
+    known = {key: text[key] for key in shape if key in text}
+    architectures = config.get("architectures")
+    if isinstance(architectures, list) and architectures:
+        known["architecture"] = architectures[0]
     extra = {key: value for key, value in config.items() if key not in {*shape, "architectures"}}
-    return Model(**known, name=name, architecture=architectures[0], extra=extra)
+    return Model.from_json({**known, "name": name, "extra": extra})
 
 
 def _partition(text: str) -> tuple[int, ...]:
@@ -170,4 +173,4 @@ def _speculation(stated: dict[str, JSON]) -> Speculation | None:
     found = {short: stated.pop(name) for short, name in names.items() if name in stated}
     if found and "algorithm" not in found:
         raise DeploymentError("a --speculative-… argument needs --speculative-algorithm")
-    return Speculation(**found) if found else None
+    return Speculation.from_json(found) if found else None

@@ -8,6 +8,7 @@ same deployments are drawn for every contract and subject.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +47,8 @@ class Trial:
 
     ``deployments`` were judged, ``rejected`` of the drawn ones were refused by SGLang.
     ``finding`` is the violation to show: the shrunk one where a generated deployment violates.
-    ``examples`` are the published examples that violate. ``reason`` says why nothing was judged.
+    ``worst`` is the largest factor that was seen, on any deployment. ``examples`` are the published
+    examples that violate. ``reason`` says why nothing was judged, or why the search broke off.
     """
 
     contract: str
@@ -55,6 +57,7 @@ class Trial:
     rejected: int
     seconds: float
     finding: Finding | None = None
+    worst: float | None = None
     examples: tuple[Finding, ...] = ()
     reason: str | None = None
 
@@ -79,8 +82,18 @@ def examine(
     stages = evidence.observation.stages()
     return [
         Finding(violation=violation, deployment=deployment, stages=stages)
-        for violation in contract.judge(evidence)
+        for violation in _judged(contract, evidence)
     ]
+
+
+def _judged(contract: Contract, evidence: Evidence) -> list[Violation]:
+    """What the judge says; a judge that breaks has said nothing."""
+    try:
+        return list(contract.judge(evidence))
+    except NotJudged:
+        raise
+    except Exception as error:  # a bug of ours, or a number that no judge expects
+        raise NotJudged(f"the judge failed: {type(error).__name__}: {error}") from error
 
 
 def _observation(outcome: Observation | Refused | Failed | Unreadable) -> Observation:
@@ -112,12 +125,15 @@ class _Search:
     judged: int = 0
     rejected: int = 0
     finding: Finding | None = None
+    worst: float | None = None
     examples: list[Finding] = field(default_factory=list)
 
     def examine(self, deployment: Deployment) -> list[Finding]:
         findings = examine(self.contract, deployment, self.client, self.baseline)
         self.judged += 1
         self.progress()
+        for finding in findings:
+            self.worst = _farther(self.worst, finding.violation.factor)
         return findings
 
     def run_examples(self, names: Sequence[str] | None) -> None:
@@ -164,6 +180,14 @@ class _Search:
             judge()
 
 
+def _farther(one: float | None, other: float | None) -> float | None:
+    """Whichever factor is farther from 1, up or down."""
+    factors = [factor for factor in (one, other) if factor is not None]
+    return max(
+        factors, key=lambda factor: abs(math.log(factor)) if factor > 0 else math.inf, default=None
+    )
+
+
 def run(
     contract: Contract,
     client: Client,
@@ -191,6 +215,7 @@ def run(
         rejected=search.rejected,
         seconds=time.monotonic() - started,
         finding=finding,
+        worst=search.worst,
         examples=tuple(search.examples),
         reason=reason if search.judged or reason else "no deployment could be judged",
     )

@@ -10,7 +10,7 @@ from contracts.deployment import Deployment, Model
 from strategies.layers import MAX_LAYERS, models
 from strategies.memory import MAX_BUDGET, Load, check_budget, memories
 from strategies.parallel import MAX_PP_SIZE, pipelines
-from strategies.speculative import MAX_DRAFT_TOKENS, check_algorithms, draftings
+from strategies.speculative import check_algorithms, draftings
 
 __all__ = ["deployments"]
 
@@ -34,7 +34,7 @@ def deployments(
     * ``max_layers``, ``max_budget``: the largest model and the largest budget in bytes.
     * ``windows``: the sliding windows; :func:`strategies.layers.models` says why 128 alone.
 
-    Shrinks to one layer of ratio 0, one stage, no speculation, a stated ratio of 0.1 and 1 GiB.
+    Shrinks to one layer of ratio 0, one stage, no speculation, no server argument and 1 GiB.
 
     Raises:
         ValueError: an argument is out of range, or the budget is too small for the layers.
@@ -45,7 +45,7 @@ def deployments(
         max_budget,
         max_layers=max_layers,
         window=min(windows),
-        draft_tokens=MAX_DRAFT_TOKENS if algorithms else 0,
+        speculative=bool(algorithms),
     )
     return _deployments(shapes, algorithms, MAX_PP_SIZE if pp else 1, max_budget)
 
@@ -68,7 +68,7 @@ def _deployments(
         model.compress_ratios,
         pipeline.possible_stages(layers),
         window=model.sliding_window,
-        draft_tokens=drafting.draft_tokens,
+        speculative=drafting.speculation is not None,
     )
     memory = draw(memories(load, max_budget=max_budget))
     return Deployment(

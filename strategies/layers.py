@@ -16,13 +16,24 @@ from hypothesis import strategies as st
 from contracts.deployment import Model
 from strategies.sizes import Span, sizes
 
-__all__ = ["MAX_LAYERS", "RATIOS", "WINDOWS", "LayerRatios", "compress_ratios", "models"]
+__all__ = [
+    "MAX_EXTRA_ENTRIES",
+    "MAX_LAYERS",
+    "RATIOS",
+    "WINDOWS",
+    "LayerRatios",
+    "compress_ratios",
+    "models",
+]
 
 #: The compress ratios that every release with the DSV4 pool knows.
 RATIOS = (0, 4, 128)
 
 #: The most layers that can be asked for.
 MAX_LAYERS = 96
+
+#: The most entries that a ratio list has beyond its layers: 0, 1 (an MTP layer) or 3 (DSpark).
+MAX_EXTRA_ENTRIES = 3
 
 #: The sliding windows that can be asked for; see :func:`models` on why only 128 is the default.
 WINDOWS = (128, 64, 256)
@@ -45,8 +56,7 @@ _UNITS: tuple[tuple[int, ...], ...] = (
 )
 _TIMES = (1, 1, 1, 1, 2, 3, 5, 8, 13)
 
-#: Entries beyond the layers: none, one (an MTP layer) or three (DSpark).
-_EXTRA_COUNTS = (0, 1, 1, 1, 3, 3)
+_EXTRA_COUNTS = (0, 1, 1, 1, MAX_EXTRA_ENTRIES, MAX_EXTRA_ENTRIES)
 _EXTRA_RATIOS = (0, 0, 0, 4, 128)
 
 

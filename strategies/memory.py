@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
 from hypothesis import strategies as st
 
 from contracts.units import GiB, MiB, TiB, format_bytes
+from strategies.layers import MAX_EXTRA_ENTRIES, RATIOS
 
 __all__ = [
     "MAX_BUDGET",
     "MIN_BUDGET",
-    "LayerCounts",
     "Load",
     "Memory",
     "check_budget",
@@ -37,14 +37,14 @@ MAX_BUDGET = TiB
 _PAGE = 256
 
 #: What SGLang takes for V4 where ``swa_full_tokens_ratio`` or ``max_running_requests`` is unset.
+#: (For V4.1, which is not generated, an unset ratio has the SWA pool sized by requests instead.)
 _DEFAULT_RATIO = Fraction(1, 10)
 _DEFAULT_REQUESTS = 256
 
-#: Ratios in thousandths; None leaves it unset, a text draws a decimal of so many digits. The
-#: stated 0.1 is the simplest: it means the same in every release, unset does not.
-_RATIOS: tuple[int | str | None, ...] = (
-    *[100] * 8,
+#: Ratios in thousandths; None leaves it unset, a text draws a decimal of so many digits.
+_SWA_RATIOS: tuple[int | str | None, ...] = (
     *[None] * 4,
+    *[100] * 8,
     *[250] * 3,
     *[150] * 2,
     30,
@@ -91,38 +91,20 @@ _TOKENS: tuple[int | str | None, ...] = (
 _STEPS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class LayerCounts:
-    """Layers by what they need: all of them, those of ratio 4, those of ratio 128."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a budget must hold, as far as the lower bound is concerned.
+
+    Layers are counted over the whole ratio list, which 0.5.12 charges to every rank; the c128
+    states of later releases lie with the stages, of which ``stage_c128`` has the most c128 layers.
+    """
 
     layers: int
     c4: int
     c128: int
-
-    @classmethod
-    def of(cls, ratios: tuple[int, ...]) -> LayerCounts:
-        """The counts of a list of compress ratios."""
-        return cls(len(ratios), ratios.count(4), ratios.count(128))
-
-    @classmethod
-    def largest(cls, counts: Iterable[LayerCounts]) -> LayerCounts:
-        """The largest of each count."""
-        taken = tuple(counts)
-        return cls(*(max(getattr(one, f.name) for one in taken) for f in fields(cls)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What a budget must hold, as far as the lower bound is concerned."""
-
-    whole: LayerCounts
-    """The whole ratio list, which 0.5.12 charges to every rank."""
-    stage: LayerCounts
-    """The most that a single stage may have of each kind."""
-    plain_stage: bool = False
-    """Whether some stage may have no compressed layer at all."""
+    stage_c128: int
     window: int = 128
-    draft_tokens: int = 0
+    speculative: bool = False
 
     @classmethod
     def of(
@@ -131,16 +113,16 @@ class Load:
         stages: Iterable[range],
         *,
         window: int = 128,
-        draft_tokens: int = 0,
+        speculative: bool = False,
     ) -> Load:
         """The load of a ratio list whose stages are among ``stages``."""
-        counts = [LayerCounts.of(ratios[stage.start : stage.stop]) for stage in stages]
         return cls(
-            whole=LayerCounts.of(ratios),
-            stage=LayerCounts.largest(counts),
-            plain_stage=any(one.c4 + one.c128 == 0 for one in counts),
+            layers=len(ratios),
+            c4=ratios.count(4),
+            c128=ratios.count(128),
+            stage_c128=max(ratios[stage.start : stage.stop].count(128) for stage in stages),
             window=window,
-            draft_tokens=draft_tokens,
+            speculative=speculative,
         )
 
 
@@ -176,58 +158,38 @@ def least_tokens(window: int, ratio: Fraction | None) -> int:
 def least_budget(load: Load, ratio: Fraction | None, max_running_requests: int | None) -> int:
     """A budget that is enough in every release: a bound to draw from, see the module's text.
 
-    Bytes per token and per row are SGLang's, rounded up. ``ratio`` and ``max_running_requests``
-    are None where they are left unset.
+    Bytes per token and per row are SGLang's, rounded up, with the terms of all releases added up.
+    ``ratio`` and ``max_running_requests`` are None where they are left unset.
     """
-    requests = _DEFAULT_REQUESTS if max_running_requests is None else max_running_requests
-    speculative = 2 if load.draft_tokens else 1
-    draft_layer = Fraction(load.whole.layers + 1, load.whole.layers) if load.draft_tokens else 1
-
-    def compressed(counts: LayerCounts) -> int:
-        return 180 * counts.c4 + 7 * counts.c128
-
-    # Compress states are priced per window up to 0.5.14 (c128) and 0.5.20 (c4), later per page.
-    per_window = speculative * max(Fraction(1), Fraction(128, load.window))
-    swa_token = 585 * load.whole.layers + per_window * (
-        640 * load.whole.c4 + 4096 * load.whole.c128
-    )
     share = _DEFAULT_RATIO if ratio is None else ratio
-    tokens = least_tokens(load.window, ratio) * (compressed(load.whole) + share * swa_token)
+    requests = _DEFAULT_REQUESTS if max_running_requests is None else max_running_requests
+    rings = 2 if load.speculative else 1
 
-    # c128 states per request slot, since 0.5.15.
-    slot = MiB // 2 * speculative
-    fixed = (requests + 4) * slot * load.stage.c128
+    # Compress states are priced by windows, c128 up to 0.5.14 and c4 up to 0.5.20.
+    states = rings * max(Fraction(1), Fraction(128, load.window))
+    swa_token = 585 * load.layers + states * (640 * load.c4 + 4096 * load.c128)
+    full_token = 180 * load.c4 + 7 * load.c128 + share * swa_token
+    if load.speculative:
+        # A draft is charged as one more layer like those of the decoder.
+        full_token += full_token / max(1, load.layers - MAX_EXTRA_ENTRIES)
 
-    # The SWA pool of a request cap, since 0.5.21, where the ratio is unset.
-    capped = Fraction(0)
-    if ratio is None:
-        prefixes = 4 * requests * (load.window + _PAGE)
-        running = requests * (load.window + 128 * max(1, load.draft_tokens) + 2 * _PAGE)
-        chunks = 2 * 16_384 + 2 * _PAGE
-        stage_token = 585 * load.stage.layers + 320 * speculative * load.stage.c4
-        capped = Fraction((prefixes + running + chunks) * stage_token)
-        capped += 4 * _PAGE * compressed(load.stage)
-    return ceil(draft_layer * max(tokens, capped)) + fixed
+    # From 0.5.15 on c128 states are kept by request slot, and a few slots more.
+    fixed = (requests + 4) * rings * (MiB // 2) * load.stage_c128
+    return ceil(least_tokens(load.window, ratio) * full_token) + fixed
 
 
-def check_budget(max_budget: int, *, max_layers: int, window: int, draft_tokens: int) -> None:
+def check_budget(max_budget: int, *, max_layers: int, window: int, speculative: bool) -> None:
     """Refuse a largest budget that some generated model would find too small.
 
     Raises:
         ValueError: the message says what would do.
     """
-    extremes = (
-        LayerCounts(max_layers + 3, max_layers + 3, 0),
-        LayerCounts(max_layers + 3, 0, max_layers + 3),
+    entries = max_layers + MAX_EXTRA_ENTRIES
+    largest = (
+        Load.of((ratio,) * entries, [range(entries)], window=window, speculative=speculative)
+        for ratio in RATIOS
     )
-    least = max(
-        least_budget(
-            Load(whole=counts, stage=counts, window=window, draft_tokens=draft_tokens),
-            Fraction(1),
-            1,
-        )
-        for counts in extremes
-    )
+    least = max(least_budget(load, Fraction(1), 1) for load in largest)
     _check(max(MIN_BUDGET, least), max_budget, f"{max_layers} layers")
 
 
@@ -243,10 +205,7 @@ def memories(load: Load, *, max_budget: int = MAX_BUDGET) -> st.SearchStrategy[M
     """Budgets up to ``max_budget`` for a load, and the arguments to share them out.
 
     The budget is as likely in one octave as in any other, from 256 MiB or the lower bound
-    upwards. Shrinks to 1 GiB, or as near as the bound allows, with a stated ratio of 0.1.
-
-    The ratio is left unset only where every stage has a compressed layer: for a stage without,
-    0.5.21 to 0.5.23 fail with a division by zero.
+    upwards. Shrinks to 1 GiB, or as near as the bound allows, and no argument.
 
     Raises:
         ValueError: ``max_budget`` is too small for the load, or too large.
@@ -257,7 +216,7 @@ def memories(load: Load, *, max_budget: int = MAX_BUDGET) -> st.SearchStrategy[M
 
 @st.composite
 def _memories(draw: st.DrawFn, load: Load, max_budget: int) -> Memory:
-    ratio = draw(_ratios(load, max_budget))
+    ratio = draw(_swa_ratios(load, max_budget))
     requests = draw(_requests(load, ratio, max_budget))
     tokens = draw(_total_tokens(load, ratio))
     least = least_budget(load, ratio, requests)
@@ -270,30 +229,26 @@ def _memories(draw: st.DrawFn, load: Load, max_budget: int) -> Memory:
 
 
 @st.composite
-def _ratios(draw: st.DrawFn, load: Load, max_budget: int) -> Fraction | None:
+def _swa_ratios(draw: st.DrawFn, load: Load, max_budget: int) -> Fraction | None:
     """A ratio; one that no budget would suffice for gives way to the smallest that one does."""
 
     def fits(ratio: Fraction | None) -> bool:
         return least_budget(load, ratio, 1) <= max_budget
 
-    chosen = draw(st.sampled_from(_RATIOS))
-    if chosen is None and not load.plain_stage and fits(None):
-        return None
-    if isinstance(chosen, int):
-        thousandths = chosen
-    elif chosen == "tenths":
-        thousandths = 100 * draw(st.integers(1, 10))
+    chosen = draw(st.sampled_from(_SWA_RATIOS))
+    if chosen == "tenths":
+        chosen = 100 * draw(st.integers(1, 10))
     elif chosen == "hundredths":
-        thousandths = 10 * draw(st.integers(1, 99))
+        chosen = 10 * draw(st.integers(1, 99))
     elif chosen == "thousandths":
-        thousandths = 10 * draw(st.integers(0, 99)) + draw(st.integers(1, 9))
-    else:
-        thousandths = int(1000 * _DEFAULT_RATIO)
-    if fits(Fraction(thousandths, 1000)):
-        return Fraction(thousandths, 1000)
-    larger = range(thousandths + 1, 1001)
-    smallest = bisect_left(larger, True, key=lambda one: fits(Fraction(one, 1000)))
-    return Fraction(larger[smallest], 1000)
+        chosen = 10 * draw(st.integers(0, 99)) + draw(st.integers(1, 9))
+    ratio = Fraction(chosen, 1000) if isinstance(chosen, int) else None
+    if fits(ratio):
+        return ratio
+    thousandths = range(1, 1001)
+    return Fraction(
+        thousandths[bisect_left(thousandths, True, key=lambda n: fits(Fraction(n, 1000)))], 1000
+    )
 
 
 @st.composite

@@ -230,7 +230,7 @@ DEPLOYMENTS: tuple[PublishedDeployment, ...] = (
         speculation=_DSPARK,
         swa_full_tokens_ratio=0.1,
     ),
-    # V4.1-Flash: SGLang allows it no pipeline, and sizes its SWA pool by requests.
+    # V4.1-Flash, which SGLang allows no pipeline; its SWA pool is sized by requests.
     _seen("flash-v4.1", "v4.1-flash", "60GiB"),
     _seen("flash-v4.1-dspark", "v4.1-flash", "60GiB", speculation=_DSPARK),
 )

@@ -41,8 +41,6 @@ class Drafting:
 
     speculation: Speculation | None = None
     model_fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    draft_tokens: int = 0
-    """What SGLang makes of ``num_draft_tokens``; 0 without speculation."""
 
 
 def check_algorithms(algorithms: tuple[str, ...]) -> None:
@@ -93,7 +91,7 @@ def _eagle(steps: int) -> Drafting:
     speculation = Speculation(
         algorithm="EAGLE", num_steps=steps, eagle_topk=1, num_draft_tokens=steps + 1
     )
-    return Drafting(speculation, draft_tokens=steps + 1)
+    return Drafting(speculation)
 
 
 def _dspark(block: int, target_layers: tuple[int, ...], *, states_tokens: bool) -> Drafting:
@@ -106,4 +104,4 @@ def _dspark(block: int, target_layers: tuple[int, ...], *, states_tokens: bool) 
         "dspark_noise_token_id": 128_799,
         "dspark_target_layer_ids": list(target_layers),
     }
-    return Drafting(speculation, MappingProxyType(model_fields), draft_tokens=block + 1)
+    return Drafting(speculation, MappingProxyType(model_fields))

@@ -74,6 +74,11 @@ def load(path: Path) -> Case:
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
         raise CaseError(f"{path}: no failing case of schema {_SCHEMA}")
     try:
+        for name in ("contract", "subject", "message"):
+            if not isinstance(document[name], str):
+                raise CaseError(f"{path}: {name}: a text is expected, got {document[name]!r}")
+        if not isinstance(document["baseline"], str | None):
+            raise CaseError(f"{path}: baseline: a text or null is expected")
         return Case(
             contract=document["contract"],
             subject=document["subject"],

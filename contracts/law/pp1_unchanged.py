@@ -5,9 +5,10 @@ them, still gets the same tokens from the same memory. With a fork or a checkout
 a release as the baseline, this says what a change does to everybody else.
 
 The fix of sgl-project/sglang#25750 (0.5.13) touched ``DSV4PoolConfigurator`` in
-``srt/model_executor/pool_configurator.py``, which sizes every deployment; only those with pipeline
-stages had anything to gain. ``DeepSeekV4TokenToKVPool`` in
-``srt/mem_cache/deepseek_v4_memory_pool.py`` was right already.
+``srt/model_executor/pool_configurator.py``, which sizes every deployment, and did change those at
+pp_size 1: the published lists go on past the decoder, for the MTP layers, and until then those
+entries were charged. ``DeepSeekV4TokenToKVPool`` in ``srt/mem_cache/deepseek_v4_memory_pool.py``
+never built layers for them.
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ def trials_table(trials: Sequence[Trial]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("contract")
     table.add_column("verdict")
-    for heading in ("factor", "deployments", "rejected", "seconds"):
+    for heading in ("worst", "deployments", "rejected", "seconds"):
         table.add_column(heading, justify="right")
     table.add_column("reason", overflow="fold")
     for trial in trials:
         table.add_row(
             trial.contract,
             Text(trial.verdict, style=_STYLES[trial.verdict]),
-            _factor(trial.finding.violation.factor) if trial.finding else "",
+            _factor(trial.worst),
             str(trial.deployments),
             str(trial.rejected),
             f"{trial.seconds:.1f}",

@@ -34,6 +34,9 @@ JSON = Any
 START_TIMEOUT = 300.0
 REQUEST_TIMEOUT = 120.0
 
+#: Seconds that a worker which has closed its end of the pipe may take to end.
+_LAST_MOMENTS = 5.0
+
 #: Workers that stay alive at once: each holds an imported SGLang of about 1 GB.
 MAX_WORKERS = 2
 
@@ -46,21 +49,34 @@ class SubjectUnreadable(Exception):
 
 
 class WorkerProcess:
-    """One worker process, started on construction."""
+    """One worker process, started on construction.
+
+    Raises:
+        SubjectUnreadable: the subject's interpreter cannot be started.
+    """
 
     def __init__(self, subject: Subject, environment: Mapping[str, str]) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 # lives as long as the process
+        # For everything temporary of the worker, which is ended without a chance to tidy up.
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix="contracts-worker-", ignore_cleanup_errors=True
+        )
         script = Path(__file__).with_name("worker.py")
         command = [str(subject.python), str(script), *map(str, subject.paths)]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            env=_worker_environment(environment),
-            # An interrupt from the terminal is the parent's to handle.
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=_worker_environment({"TMPDIR": self._scratch.name, **environment}),
+                # An interrupt from the terminal is the parent's to handle.
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._stderr.close()
+            self._scratch.cleanup()
+            raise SubjectUnreadable(f"{subject.python} does not start: {error.strerror}") from None
         self._buffer = b""
 
     def ask(self, request: JSON, timeout: float) -> JSON:
@@ -73,17 +89,21 @@ class WorkerProcess:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-            return json.loads(self._line(timeout))
+            answer = json.loads(self._line(timeout))
         except (BrokenPipeError, _Ended):
             raise SubjectUnreadable(self._death()) from None
         except TimeoutError:
             self.close()
             raise SubjectUnreadable(
-                f"the worker gave no answer within {timeout:.0f} s and was ended"
+                f"the worker gave no answer within {timeout:g} s and was ended"
             ) from None
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             self.close()
             raise SubjectUnreadable(f"the worker's answer is no JSON: {error}") from None
+        if not isinstance(answer, dict) or "status" not in answer:
+            self.close()
+            raise SubjectUnreadable(f"the worker's answer is none of the protocol: {answer!r:.200}")
+        return answer
 
     def _line(self, timeout: float) -> bytes:
         deadline = time.monotonic() + timeout
@@ -101,10 +121,13 @@ class WorkerProcess:
         return line
 
     def _death(self) -> str:
-        self.close()
-        code = self._process.returncode
+        # Its end of the pipe closes before it is gone; killed in between, it would not say how.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LAST_MOMENTS)
+        code = self._end()
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
         said = self._last_words()
+        self.close()
         return f"the worker died {how}" + (f": {said}" if said else "")
 
     def _last_words(self) -> str:
@@ -113,11 +136,16 @@ class WorkerProcess:
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
 
-    def close(self) -> None:
-        """End the process and wait for it. Closing twice is harmless."""
+    def _end(self) -> int:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait()
+        return self._process.wait()
+
+    def close(self) -> None:
+        """End the process, wait for it and remove what it left. Closing twice is harmless."""
+        self._end()
+        self._stderr.close()
+        self._scratch.cleanup()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
@@ -197,6 +225,9 @@ class Client:
         except SubjectUnreadable as error:
             self._drop(request.deployment.env)
             return Unreadable(reason=str(error))
+        except BaseException:  # an interrupt: the answer to come must not answer the next request
+            self._drop(request.deployment.env)
+            raise
         outcome = self._outcome(answer, request)
         if not isinstance(outcome, Unreadable):
             self._remembered[key] = outcome

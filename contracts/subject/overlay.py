@@ -498,16 +498,19 @@ class _Pip:
             raise OverlayError(f"{self._step}: pip failed: {failure} — {failure.advice}") from None
 
     def _run(self, arguments: Sequence[str]) -> None:
-        environment = {**os.environ, **_PIP_ENVIRONMENT, "TMPDIR": str(self._scratch)}
-        with subprocess.Popen(
-            [*self._command, "install", *_PIP_OPTIONS, *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        ) as process:
+        try:
+            process = subprocess.Popen(
+                [*self._command, "install", *_PIP_OPTIONS, *arguments],
+                env={**os.environ, **_PIP_ENVIRONMENT, "TMPDIR": str(self._scratch)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as error:
+            raise _PipError([str(error)]) from error
+        with process:
             try:
                 output = self._read(process)
             except BaseException:

@@ -93,7 +93,7 @@ def _new_release(text: str) -> str:
     if version is None:
         what = "is no release number" if text[0].isdigit() else "is no release and no path"
         raise SubjectError(f"{text!r} {what}{near}; {_SUBJECTS}")
-    if version < Version(OLDEST):
+    if Version(version.base_version) < Version(OLDEST):
         raise SubjectError(
             f"SGLang {text} has no DeepSeek-V4 pool; the first release that has it is {OLDEST}"
         )

@@ -137,12 +137,11 @@ def main() -> None:
             worker = worker or Worker(request.get("edits", []))
             answer = worker.answer(request)
         except Exception as error:  # the parent must learn why, not just that, we end
-            sentence = f"{type(error).__name__}: {error}"
             answer = {
                 "status": "unreadable",
-                "where": "import",
+                "where": "import" if worker is None else "request",
                 "kind": type(error).__name__,
-                "sentence": sentence,
+                "sentence": str(error),
                 "traceback": traceback.format_exc(),
             }
         answers.write(json.dumps(answer) + "\n")

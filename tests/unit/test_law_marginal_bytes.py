@@ -159,3 +159,16 @@ def test_not_judged_without_a_view() -> None:
     last = token_counts(deployment(4))[2]
     with pytest.raises(NotJudged, match=f"rank 0 has no view at {last} tokens"):
         list(judge(given))
+
+
+def test_not_judged_when_a_component_exists_at_one_size_only() -> None:
+    """Red when a component that comes and goes is left out of the growth."""
+    last = token_counts(deployment(4))[2]
+
+    def change(view: View) -> View:
+        if view.tokens != last:
+            return view
+        return with_component(view, "extra", buffers=1, rows=1, bytes=1)
+
+    with pytest.raises(NotJudged, match=r"extra is not affine .* by 0 bytes .* by 1 to"):
+        list(judge(bend_views(evidence(plan(deployment(4))), 0, change)))

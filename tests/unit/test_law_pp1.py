@@ -266,3 +266,28 @@ def test_unchanged_is_not_judged_without_a_baseline() -> None:
     """Red when a missing baseline counts as an equal one."""
     with pytest.raises(NotJudged, match="no baseline"):
         list(pp1_unchanged.judge(evidence(pp1_unchanged.plan(ASKED))))
+
+
+def test_unchanged_is_not_judged_between_other_than_single_ranks() -> None:
+    def doubled(given: Evidence) -> Evidence:
+        return bend(given, 0, lambda it: dataclasses.replace(it, ranks=it.ranks * 2))
+
+    with pytest.raises(NotJudged, match="an observation at pp_size 1 has 2 ranks"):
+        unchanged(doubled)
+
+
+def test_a_kind_that_only_one_side_counts() -> None:
+    """Red when a kind of layer that the baseline does not know is skipped."""
+    (found,) = unchanged(charging(layers={"total": 3, "c4": 1, "c128": 1, "c2": 2}))
+    assert "c2 layers charged = 2, expected 0 (baseline older)" in found.message
+    (found,) = unchanged(charging(layers={"total": 3, "c4": 1}))
+    assert "c128 layers charged = 0, expected 1 (baseline older)" in found.message
+
+
+def test_the_draft_s_ratios_are_compared() -> None:
+    def change(view: View) -> View:
+        assert view.draft is not None
+        return dataclasses.replace(view, draft=dataclasses.replace(view.draft, stage_ratios=(4,)))
+
+    (found,) = unchanged(lambda given: bend_views(given, 0, change))
+    assert "draft pool's ratios = (4,), expected (0,) (baseline older)" in found.message

@@ -172,3 +172,22 @@ def test_not_judged_without_a_view() -> None:
     given = evidence(plan(deployment(4, 4, pp_size=2)))
     with pytest.raises(NotJudged, match="rank 1 has no view at"):
         messages(bend_rank(given, 1, lambda it: dataclasses.replace(it, at=())))
+
+
+def test_a_kind_that_only_one_side_counts() -> None:
+    """Red when only the kinds that both sides charge are summed."""
+    given = evidence(plan(deployment(4, 4, pp_size=2)))
+    layers = {"total": 1, "c4": 1, "c128": 0}
+    given = bend_configurator(given, 0, layers={**layers, "c2": 1})
+    given = bend_configurator(given, 0, at=1, layers={"total": 2, "c4": 2, "c128": 0, "c1": 3})
+    assert [(found.observed, found.expected) for found in judge(given)] == [(0, 3), (1, 0)]
+
+
+@pytest.mark.parametrize(("ulps", "violations"), [(16, 0), (17, 1)])
+def test_the_draft_s_slack_is_rounding_and_no_more(ulps: int, violations: int) -> None:
+    """Red when a draft may be charged for somewhat more than one layer."""
+    given = evidence(plan(deployment(4, 4, 4, speculation=SPECULATION)))
+    # Three layers and the draft: the product that was rounded is about 4 in size.
+    drafts = 1 + ulps * math.ulp(4.0)
+    given = bend_configurator(given, 0, draft_layers=drafts)
+    assert len(messages(given)) == violations

@@ -103,3 +103,20 @@ def test_long_ratio_lists_are_cut_to_where_they_differ() -> None:
 
 def test_ratio_lists_of_different_length_have_a_factor() -> None:
     assert ratio_lists((4, 4), (4,)) == ("(4, 4)", "(4,)", 2.0)
+
+
+def test_ratio_lists_of_different_length_are_cut_to_where_the_shorter_ends() -> None:
+    """Red when the window around the difference leaves a list."""
+    whole = (0, *(4, 128) * 6)
+    shown, wanted, ratio = ratio_lists(whole, whole[:9])
+    assert shown == "(…, 4, 128, 4, 128, 4, 128, 4, 128: 13 in all)"
+    assert wanted == "(…, 4, 128, 4, 128, 4, 128, 4, 128: 9 in all)"
+    assert ratio == 13 / 9
+    assert ratio_lists(whole, (4, *whole[1:]))[0] == "(0, 4, 128, 4, 128, 4, 128, 4, …: 13 in all)"
+    assert ratio_lists(whole[:8], (4,))[0] == "(0, 4, 128, 4, 128, 4, 128, 4)"
+
+
+def test_a_number_and_a_text_have_no_factor() -> None:
+    found = say(Fraction(3, 2), "nothing")
+    assert (found.factor, found.observed, found.expected) == (None, 1.5, "nothing")
+    assert found.message.endswith("= 1.5, expected nothing (allocated)")

@@ -10,7 +10,10 @@ from __future__ import annotations
 import abc
 import contextlib
 import copy
+import difflib
+import functools
 import hashlib
+import inspect
 import json
 import os
 import re
@@ -183,6 +186,7 @@ class Era(abc.ABC):
         deployment = plan.deployment
         with _environment(deployment.all_env()):
             with step("arguments"):
+                self._check_names(deployment.server_args)
                 args = self.resolve(self._fields(deployment))
                 model_config = self._model_config(args, deployment, is_draft=False)
             with step("stages"):
@@ -194,6 +198,20 @@ class Era(abc.ABC):
                 documents = [self._views(plan, rank, group) for rank in ranks]
         agreed = group.agreed if plan.views else None
         return {"ranks": documents, "final_tokens": agreed}
+
+    def _check_names(self, stated: Mapping[str, Any]) -> None:
+        """Refuse what is no server argument of the subject, as its own command line would."""
+        for name in stated:
+            if name not in self._argument_names:
+                close = difflib.get_close_matches(name, self._argument_names, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise ValueError(f"ServerArgs has no argument {name!r}{hint}")
+
+    @functools.cached_property
+    def _argument_names(self) -> frozenset[str]:
+        from sglang.srt.server_args import ServerArgs
+
+        return frozenset(inspect.signature(ServerArgs).parameters)
 
     def _fields(self, deployment: Deployment) -> dict[str, Any]:
         fields = {**deployment.all_server_args(), "model_path": self._model_path(deployment)}

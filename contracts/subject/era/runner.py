@@ -1,7 +1,8 @@
 """Releases 0.5.12 to 0.5.15.post1: a ModelRunner sizes and builds its own pools.
 
 ``DSV4PoolConfigurator`` takes the runner; ``ModelRunnerKVCacheMixin``
-(model_runner_kv_cache_mixin.py) resolves a config and builds the pools. The adapter's runner is that mixin on a typed record.
+(model_runner_kv_cache_mixin.py) resolves a config and builds the pools. The adapter's runner is
+that mixin on a typed record.
 """
 
 from __future__ import annotations

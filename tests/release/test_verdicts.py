@@ -1,0 +1,109 @@
+"""What each release's sizing is known to do, judged on the gate's deployments."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, reject
+
+from contracts import law
+from contracts.contract import Verdict
+from contracts.deployment import Deployment
+from contracts.profiles import PROFILES
+from contracts.subject.client import Client
+from contracts.subject.releases import RELEASES
+from contracts.trial import Rejected, Trial, examine, run
+from strategies.deployment import deployments
+from tests.releases import case, since
+
+GATE = PROFILES["gate"]
+OVER_COUNTING = since("0.5.12", "0.5.12.post1")
+ALWAYS_HELD = {"stage-partition", "pp1-identity"}
+SLICED = {"stage-slice", "layer-counts", "rank-sum"}
+
+
+def tried(client: Client, name: str, baseline: Client | None = None) -> Trial:
+    trial = run(law.get(name), client, baseline=baseline, profile=GATE)
+    assert trial.reason is None
+    return trial
+
+
+@pytest.mark.parametrize("release", [case(release) for release in RELEASES])
+def test_verdicts(release: str, clients: Callable[[str], Client]) -> None:
+    """Red when a judge, a strategy or an adapter changes what is known of a release.
+
+    0.5.12 and 0.5.12.post1 count every layer on every rank; 0.5.13 cut the list by stage;
+    0.5.21 priced padded pages, and made the coefficient exact.
+    """
+    names = [name for name, contract in law.ALL.items() if not contract.needs_baseline]
+    trials = {name: tried(clients(release), name) for name in names}
+    violated = {name for name, trial in trials.items() if trial.verdict is Verdict.VIOLATED}
+    expected = set() if release in since("0.5.21") else {"marginal-bytes"}
+    expected |= SLICED if release in OVER_COUNTING else set()
+    assert violated == expected
+    assert {trials[name].verdict for name in set(names) - expected} == {Verdict.HELD}
+    for name in set(names) - expected:
+        assert trials[name].deployments >= GATE.max_examples
+        assert trials[name].rejected <= 0.05 * (trials[name].deployments + trials[name].rejected)
+
+
+@pytest.mark.parametrize("release", [case(release) for release in OVER_COUNTING])
+def test_factor_of_the_over_count(release: str, clients: Callable[[str], Client]) -> None:
+    """Red when the over-count of sgl-project/sglang#25750 is not seen as exactly pp_size."""
+    trial = tried(clients(release), "rank-sum")
+    factors = {found.example: found.violation.factor for found in trial.examples}
+    assert [factors[f"flash-pp{size}"] for size in (2, 4, 8)] == [2.0, 4.0, 8.0]
+
+
+@pytest.mark.parametrize("release", [case(release) for release in OVER_COUNTING])
+def test_the_over_count_shrinks(release: str, clients: Callable[[str], Client]) -> None:
+    """Red when a counterexample is not shown with two layers on two ranks and nothing else."""
+    finding = tried(clients(release), "stage-slice").finding
+    assert finding is not None
+    deployment = finding.deployment
+    assert (deployment.model.compress_ratios, deployment.pp_size) == ((0, 0), 2)
+    assert (deployment.partition, deployment.speculation) == (None, None)
+
+
+def exactly_as_long_as_the_decoder(deployment: Deployment) -> Deployment:
+    model = dataclasses.replace(deployment.model, compress_ratios=deployment.model.decoder_ratios)
+    return dataclasses.replace(deployment, model=model)
+
+
+@pytest.mark.xdist_group("0.5.13")
+def test_the_fix_changed_pp_size_1_for_published_lists(clients: Callable[[str], Client]) -> None:
+    """Red when 0.5.13 is not seen to differ from 0.5.12 at pp_size 1 for the published lists:
+    their entries beyond the decoder were charged before."""
+    trial = tried(clients("0.5.13"), "pp1-unchanged", baseline=clients("0.5.12"))
+    assert trial.verdict is Verdict.VIOLATED
+    violated = {found.example for found in trial.examples}
+    assert {"flash-pp1", "flash-0731", "pro-mi355x"} <= violated
+    assert trial.finding is not None
+    model = trial.finding.deployment.model
+    assert (model.num_hidden_layers, model.compress_ratios) == (1, (0, 0))
+
+
+@pytest.mark.xdist_group("0.5.13")
+def test_the_fix_changed_nothing_for_lists_of_the_decoder(
+    clients: Callable[[str], Client],
+) -> None:
+    """Red when 0.5.13 is seen to differ from 0.5.12 at pp_size 1 for lists of exactly L entries."""
+    fixed, before = clients("0.5.13"), clients("0.5.12")
+    contract = law.get("pp1-unchanged")
+    judged = 0
+
+    @GATE
+    @given(deployments(algorithms=before.info.algorithms, pp=False))
+    def unchanged(deployment: Deployment) -> None:
+        nonlocal judged
+        exact = exactly_as_long_as_the_decoder(deployment)
+        try:
+            assert examine(contract, exact, fixed, before) == []
+        except Rejected:
+            reject()
+        judged += 1
+
+    unchanged()
+    assert judged >= GATE.max_examples
