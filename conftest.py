@@ -17,8 +17,9 @@ from contracts.subject.resolve import SubjectError, resolve
 
 profiles.register()
 
-#: Environment variables that a subject or its fetch may read, by how their names begin.
-RELATED = ("SGLANG", "SGL_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "TORCH", "PIP_")
+#: Environment variables that a subject may read, by how their names begin. What pip reads is not
+#: shown: an index address may hold a password.
+RELATED = ("SGLANG", "SGL_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "TORCH")
 
 _clients = pytest.StashKey[dict[tuple[str, str], Client]]()
 

@@ -119,7 +119,8 @@ def list_contracts() -> None:
     console = _console(None)
     width = max(map(len, law.ALL))
     for contract in law.ALL.values():
-        console.print(f"{contract.id:<{width}}  {contract.statement}", soft_wrap=True)
+        line = f"{contract.id:<{width}}  {contract.statement}"
+        console.print(line, markup=False, soft_wrap=True)
 
 
 @main.command()

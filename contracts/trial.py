@@ -23,7 +23,11 @@ from contracts.subject.client import Client, SubjectUnreadable
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
 
-__all__ = ["Finding", "Rejected", "Trial", "examine", "run"]
+__all__ = ["Finding", "Rejected", "Stumbled", "Trial", "examine", "run"]
+
+
+class Stumbled(Exception):
+    """SGLang raised what is no refusal on a legal deployment: it was not judged, others may be."""
 
 
 class Rejected(Exception):
@@ -45,7 +49,8 @@ class Finding:
 class Trial:
     """What came of a trial.
 
-    ``deployments`` were judged, ``rejected`` of the drawn ones were refused by SGLang.
+    ``deployments`` were judged, ``rejected`` of the drawn ones were refused by SGLang; both count
+    different deployments, however often Hypothesis drew one.
     ``finding`` is the violation to show: the shrunk one where a generated deployment violates.
     ``worst`` is the largest factor that was seen, on any deployment. ``examples`` are the published
     examples that violate. ``reason`` says why nothing was judged, or why the search broke off.
@@ -69,6 +74,7 @@ def examine(
 
     Raises:
         Rejected: SGLang refused the deployment.
+        Stumbled: SGLang raised something unexpected on it.
         NotJudged: the subject could not be observed, or the evidence does not decide.
     """
     requests = contract.plan(deployment)
@@ -103,7 +109,7 @@ def _observation(outcome: Observation | Refused | Failed | Unreadable) -> Observ
         case Refused():
             raise Rejected(f"{outcome.kind}: {outcome.sentence}")
         case Failed():
-            raise NotJudged(f"{outcome.where} failed: {outcome.kind}: {outcome.sentence}")
+            raise Stumbled(f"{outcome.where} failed: {outcome.kind}: {outcome.sentence}")
         case Unreadable():
             raise NotJudged(outcome.reason)
 
@@ -122,15 +128,16 @@ class _Search:
     client: Client
     baseline: Client | None
     progress: Callable[[], None]
-    judged: int = 0
-    rejected: int = 0
+    judged: set[str] = field(default_factory=set)
+    rejected: set[str] = field(default_factory=set)
+    stumbled: str | None = None
     finding: Finding | None = None
     worst: float | None = None
     examples: list[Finding] = field(default_factory=list)
 
     def examine(self, deployment: Deployment) -> list[Finding]:
         findings = examine(self.contract, deployment, self.client, self.baseline)
-        self.judged += 1
+        self.judged.add(deployment.key())
         self.progress()
         for finding in findings:
             self.worst = _farther(self.worst, finding.violation.factor)
@@ -144,6 +151,9 @@ class _Search:
                 findings = self.examine(example.deployment)
             except Rejected:
                 continue
+            except Stumbled as error:
+                self.stumble(error, example.deployment)
+                continue
             if findings:
                 first = findings[0]
                 self.examples.append(
@@ -154,6 +164,10 @@ class _Search:
                         example=example.name,
                     )
                 )
+
+    def stumble(self, error: Stumbled, deployment: Deployment) -> None:
+        """Remember the first deployment that SGLang could not size."""
+        self.stumbled = self.stumbled or f"{error} [{deployment}]"
 
     def run_drawn(self, profile: settings) -> None:
         strategy = deployments(
@@ -168,8 +182,11 @@ class _Search:
             try:
                 findings = self.examine(deployment)
             except Rejected:
-                self.rejected += 1
+                self.rejected.add(deployment.key())
                 reject()
+            except Stumbled as error:
+                self.stumble(error, deployment)
+                return
             except (NotJudged, SubjectUnreadable) as error:
                 raise _Halt(f"{error} [{deployment}]") from error
             if findings:
@@ -205,14 +222,15 @@ def run(
     try:
         search.run_examples(examples)
         search.run_drawn(profile or settings())
+        reason = search.stumbled
     except (_Halt, NotJudged, SubjectUnreadable, HypothesisException) as error:
         reason = str(error)
     finding = search.finding or (search.examples[0] if search.examples else None)
     return Trial(
         contract=contract.id,
-        verdict=_verdict(finding, reason, search.judged),
-        deployments=search.judged,
-        rejected=search.rejected,
+        verdict=_verdict(finding, reason, len(search.judged)),
+        deployments=len(search.judged),
+        rejected=len(search.rejected),
         seconds=time.monotonic() - started,
         finding=finding,
         worst=search.worst,

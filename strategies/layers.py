@@ -41,14 +41,16 @@ WINDOWS = (128, 64, 256)
 #: The layer counts of published models.
 _PUBLISHED_COUNTS = (40, 43, 61)
 
-_HEADS: tuple[tuple[int, ...], ...] = ((), (), (), (0, 0), (128, 128), (0,), (128,), (4,))
+_HEADS: tuple[tuple[int, ...], ...] = (
+    *[()] * 5,
+    *[(0, 0)] * 2,
+    *[(128, 128)] * 2,
+)
 _UNITS: tuple[tuple[int, ...], ...] = (
-    (0,),
-    (4,),
-    (128,),
-    (4, 128),
-    (4, 128),
-    (4, 128),
+    *[(0,)] * 2,
+    *[(4,)] * 2,
+    *[(128,)] * 2,
+    *[(4, 128)] * 5,
     (128, 4),
     (0, 4),
     (0, 128),
@@ -117,6 +119,7 @@ _RUNS: st.SearchStrategy[tuple[int, ...]] = st.builds(
     lambda unit, times: unit * times, st.sampled_from(_UNITS), st.sampled_from(_TIMES)
 )
 _BODIES = st.one_of(
+    st.lists(_RUNS, min_size=1, max_size=2),
     st.lists(_RUNS, min_size=1, max_size=2),
     st.lists(_RUNS, min_size=1, max_size=6),
     st.lists(_RUNS, min_size=8, max_size=24),

@@ -1,9 +1,9 @@
 """Byte budgets and the server arguments that share them out.
 
 A budget that cannot hold one request is refused by SGLang. That is no case for most contracts, so
-budgets are drawn from a lower bound upwards that nearly all releases accept. :func:`least_budget`
-is that bound: coarse, deliberately too high, the largest of what the releases ask for, and good
-for nothing but drawing. It is no oracle; what a deployment really needs is SGLang's to say.
+budgets are drawn from a lower bound upwards. :func:`least_budget` is that bound: coarse,
+deliberately too high for every single release, and good for nothing but drawing. It is no oracle;
+what a deployment really needs is SGLang's to say.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _SWA_RATIOS: tuple[int | str | None, ...] = (
     *[100] * 8,
     *[250] * 3,
     *[150] * 2,
-    30,
+    *[30] * 2,
     220,
     230,
     240,
-    800,
+    *[800] * 2,
     1000,
     "tenths",
     "hundredths",
@@ -76,7 +76,7 @@ _REQUESTS: tuple[int | str | None, ...] = (
     "any",
 )
 
-#: ``max_total_tokens``; None leaves it unset, a text draws a number that no page divides.
+#: ``max_total_tokens``; None leaves it unset, a text draws a number that hardly a page divides.
 _TOKENS: tuple[int | str | None, ...] = (
     *[None] * 14,
     4096,
@@ -150,16 +150,21 @@ def least_tokens(window: int, ratio: Fraction | None) -> int:
 
     From 0.5.20 on SGLang refuses an SWA pool of no more than the window and a page.
     """
-    swa = (window + _PAGE) // _PAGE * _PAGE + _PAGE
-    pages = ceil(swa / ((_DEFAULT_RATIO if ratio is None else ratio) * _PAGE))
-    return (pages + 1) * _PAGE
+    share = _DEFAULT_RATIO if ratio is None else ratio
+    return ceil(_admitting_swa_tokens(window) / share / _PAGE) * _PAGE
+
+
+def _admitting_swa_tokens(window: int) -> int:
+    """Whole pages above the window and a page, and one more to make up for any rounding."""
+    return (window + _PAGE) // _PAGE * _PAGE + 2 * _PAGE
 
 
 def least_budget(load: Load, ratio: Fraction | None, max_running_requests: int | None) -> int:
     """A budget that is enough in every release: a bound to draw from, see the module's text.
 
     Bytes per token and per row are SGLang's, rounded up, with the terms of all releases added up.
-    ``ratio`` and ``max_running_requests`` are None where they are left unset.
+    ``ratio`` and ``max_running_requests`` are None where they are left unset. A smaller ratio or
+    more requests never need less.
     """
     share = _DEFAULT_RATIO if ratio is None else ratio
     requests = _DEFAULT_REQUESTS if max_running_requests is None else max_running_requests
@@ -175,7 +180,7 @@ def least_budget(load: Load, ratio: Fraction | None, max_running_requests: int |
 
     # From 0.5.15 on c128 states are kept by request slot, and a few slots more.
     fixed = (requests + 4) * rings * (MiB // 2) * load.stage_c128
-    return ceil(least_tokens(load.window, ratio) * full_token) + fixed
+    return ceil(_admitting_swa_tokens(load.window) * full_token / share) + fixed
 
 
 def check_budget(max_budget: int, *, max_layers: int, window: int, speculative: bool) -> None:

@@ -192,7 +192,7 @@ DEPLOYMENTS: tuple[PublishedDeployment, ...] = (
         max_running_requests=256,
     ),
     # Pro on MI355X; in the second log the c128 states tell the requests.
-    _seen("pro-mi355x", "v4-pro", "107608MiB", swa_full_tokens_ratio=0.15),
+    _seen("pro-mi355x", "v4-pro", "107606MiB", swa_full_tokens_ratio=0.15),
     _seen(
         "pro-mi355x-64",
         "v4-pro",

@@ -43,7 +43,7 @@ def trials_table(trials: Sequence[Trial]) -> Table:
             str(trial.deployments),
             str(trial.rejected),
             f"{trial.seconds:.1f}",
-            trial.reason or "",
+            Text(trial.reason or ""),  # a plain text would lose its brackets as markup
         )
     return table
 

@@ -84,8 +84,9 @@ def _children(path: str, value: object, skip: frozenset[str]) -> list[tuple[str,
         return []
     attributes = dict(getattr(value, "__dict__", {}))
     for cls in type(value).__mro__:
-        for slot in getattr(cls, "__slots__", ()):
-            if hasattr(value, slot):
+        slots = getattr(cls, "__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if not slot.startswith("__") and hasattr(value, slot):
                 attributes[slot] = getattr(value, slot)
     prefix = f"{path}." if path else ""
     return [(f"{prefix}{name}", item) for name, item in attributes.items() if name not in skip]
@@ -112,9 +113,11 @@ def footprint(
     objects built with it, whose tensors are their own.
 
     Raises:
-        Unattributed: the construction left storages that belong to no component and no owner.
+        Unattributed: the construction left storages that belong to no component and no owner, or
+            one that belongs to two components.
     """
     counts: dict[Part, dict[int, tuple[int, int]]] = {}
+    homes: dict[int, Part] = {}
     loose: dict[int, tuple[int, str]] = {}
     for path, tensor in tensors(pool, skip=_INDICES):
         storage = tensor.untyped_storage()
@@ -122,15 +125,18 @@ def footprint(
         if part is None:
             loose[storage._cdata] = (storage.nbytes(), path)
             continue
+        home = homes.setdefault(storage._cdata, part)
+        if home != part:
+            raise Unattributed(f"{path}: {part.component} shares its storage with {home.component}")
         storages = counts.setdefault(part, {})
         # A view of a counted storage adds no bytes; the larger view states the rows.
         rows = max(tensor.shape[0] if tensor.ndim else 1, storages.get(storage._cdata, (0, 0))[1])
         storages[storage._cdata] = (storage.nbytes(), rows)
-    known = {key for storages in counts.values() for key in storages} | _held(owners)
+    known = homes.keys() | _held(owners)
     loose.update({key: (size, "(unnamed)") for key, size in alive.items() if key not in loose})
     other = {key: where for key, where in loose.items() if key not in known and where[0] > 0}
     if other:
-        raise Unattributed(sum(size for size, _path in other.values()), sorted(other.values()))
+        raise Unattributed(_other(sorted(other.values())))
     return {
         part.component: _count(part, storages)
         for part, storages in sorted(counts.items(), key=_name)
@@ -165,10 +171,10 @@ def _count(part: Part, storages: Mapping[int, tuple[int, int]]) -> dict[str, Any
 
 
 class Unattributed(Exception):
-    """A pool's construction left storages that no component accounts for."""
+    """A pool's construction left storages that no component, or more than one, accounts for."""
 
-    def __init__(self, size: int, where: list[tuple[int, str]]) -> None:
-        named = ", ".join(f"{path} ({bytes_} bytes)" for bytes_, path in where[:5])
-        super().__init__(
-            f"other: {size} bytes in {len(where)} buffers belong to no known component: {named}"
-        )
+
+def _other(where: list[tuple[int, str]]) -> str:
+    size = sum(bytes_ for bytes_, _path in where)
+    named = ", ".join(f"{path} ({bytes_} bytes)" for bytes_, path in where[:5])
+    return f"other: {size} bytes in {len(where)} buffers belong to no known component: {named}"

@@ -534,7 +534,7 @@ class _Pip:
 #: Only wheels: to build SGLang or triton from source takes toolchains and an hour.
 _PIP_OPTIONS = (
     "--only-binary=:all:",
-    "--compile",  # the cache may be read-only later, and SGLang without .pyc files takes 3× as long
+    "--compile",  # the cache may be read-only later, and without .pyc files an import takes 1.5×
     "--no-input",
     "--no-warn-conflicts",
     "--disable-pip-version-check",

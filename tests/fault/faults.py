@@ -43,8 +43,17 @@ FAULTS = (
         "range(0, len(cfg.compress_ratios))",
         _SLICE | {"rank-sum"},
     ),
-    _slice("slice begins a layer late", f"range({_START} + 1, {_END})", _SLICE | {"rank-sum"}),
-    _slice("slice ends a layer late", f"range({_START}, {_END} + 1)", _SLICE | {"rank-sum"}),
+    _slice(
+        "slice begins a layer late",
+        # A stage of one layer is left alone: without any, SGLang divides by zero.
+        f"range({_START} + ({_END} - {_START} > 1), {_END})",
+        _SLICE | {"rank-sum"},
+    ),
+    _slice(
+        "slice ends a layer late",
+        f"range({_START}, min({_END} + 1, len(cfg.compress_ratios)))",
+        _SLICE | {"rank-sum"},
+    ),
     _slice(
         "slice of the rank before",
         f"range({_START} - ({_END} - {_START}), {_START}) "
@@ -125,13 +134,14 @@ FAULTS = (
         "sglang.srt.distributed.utils",
         "start_layer = pp_rank * (base_layers + 1) - partitions_without_extra_layer",
         "start_layer = pp_rank * (base_layers + 1) - partitions_without_extra_layer + 1",
-        frozenset({"stage-partition", "stage-slice", "layer-counts", "rank-sum"}),
+        # Sizing and pool take the same wrong stage: they agree on it.
+        frozenset({"stage-partition", "rank-sum"}),
     ),
     Fault(
         "a model without stages begins at layer 1",
         "sglang.srt.model_executor.model_runner_components.layer_setup",
         'start_layer=getattr(model, "start_layer", 0),',
-        'start_layer=getattr(model, "start_layer", 1),',
+        'start_layer=getattr(model, "start_layer", min(1, model_num_layers - 1)),',
         frozenset({"pp1-identity"}),
     ),
 )

@@ -45,7 +45,7 @@ def test_verdicts(release: str, clients: Callable[[str], Client]) -> None:
     assert violated == expected
     assert {trials[name].verdict for name in set(names) - expected} == {Verdict.HELD}
     for name in set(names) - expected:
-        assert trials[name].deployments >= GATE.max_examples
+        assert trials[name].deployments >= 200
         assert trials[name].rejected <= 0.05 * (trials[name].deployments + trials[name].rejected)
 
 
@@ -92,18 +92,17 @@ def test_the_fix_changed_nothing_for_lists_of_the_decoder(
     """Red when 0.5.13 is seen to differ from 0.5.12 at pp_size 1 for lists of exactly L entries."""
     fixed, before = clients("0.5.13"), clients("0.5.12")
     contract = law.get("pp1-unchanged")
-    judged = 0
+    judged: set[str] = set()
 
     @GATE
     @given(deployments(algorithms=before.info.algorithms, pp=False))
     def unchanged(deployment: Deployment) -> None:
-        nonlocal judged
         exact = exactly_as_long_as_the_decoder(deployment)
         try:
             assert examine(contract, exact, fixed, before) == []
         except Rejected:
             reject()
-        judged += 1
+        judged.add(exact.key())
 
     unchanged()
-    assert judged >= GATE.max_examples
+    assert len(judged) >= 100

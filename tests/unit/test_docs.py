@@ -47,7 +47,7 @@ def test_the_gate_is_deterministic() -> None:
     assert gate.derandomize
     assert gate.database is None
     assert gate.deadline is None
-    assert gate.max_examples >= 200
+    assert gate.max_examples >= 300
 
 
 def test_profiles_state_every_field() -> None:

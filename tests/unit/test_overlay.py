@@ -12,7 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -436,11 +436,13 @@ class Fetching:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
+            start_new_session=True,
         ) as process:
             try:
                 yield process
-            finally:
-                process.kill()
+            finally:  # its pip too, which outlives it when it is killed
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
     def open_gate(self) -> None:
         with self.gate.open("w"):
@@ -463,15 +465,12 @@ def test_a_fetch_that_was_killed_is_started_over(
     """Red if overlays are written in place, if what a dead fetch left is taken for whole or stays
     behind, or if its lock outlives it."""
     with Fetching(tmp_path, without_one, recipe).process() as process:
-        pip = int(await_line(process, r"half of it, process (\d+)")[1])
-        try:
-            process.kill()
-            process.wait()
-            assert len(list(without_one.rglob("half.py"))) == 1, "the kill was not half-way"
-            assert len(hidden(without_one)) == 1
-            release = Cache(without_one, recipe=recipe).release("1.0", report=Recorded()).paths[0]
-        finally:
-            os.kill(pip, signal.SIGKILL)
+        await_line(process, r"half of it, process \d+")
+        process.kill()
+        process.wait()
+        assert len(list(without_one.rglob("half.py"))) == 1, "the kill was not half-way"
+        assert len(hidden(without_one)) == 1
+        release = Cache(without_one, recipe=recipe).release("1.0", report=Recorded()).paths[0]
     assert (release / "sglang" / "__init__.py").read_text() == "v = '1.0'\n"
     assert list(without_one.rglob("half.py")) == []
     assert hidden(without_one) == []
