@@ -69,6 +69,7 @@ def _contract(module_name: str) -> Contract:
         plan=module.plan,
         judge=module.judge,
         needs_baseline=getattr(module, "NEEDS_BASELINE", False),
+        single_rank=getattr(module, "SINGLE_RANK", False),
     )
 
 

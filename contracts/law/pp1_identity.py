@@ -20,6 +20,9 @@ from contracts.law import _needs, _same
 from contracts.law._say import contract_id, violation
 from contracts.observation import Observation
 
+#: Read by the package: deployments with a pipeline tell no more.
+SINGLE_RANK = True
+
 _ID = contract_id(__name__)
 
 

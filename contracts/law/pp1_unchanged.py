@@ -20,6 +20,9 @@ from contracts.deployment import Deployment
 from contracts.law import _needs, _same
 from contracts.law._say import contract_id
 
+#: Read by the package: deployments with a pipeline tell no more.
+SINGLE_RANK = True
+
 _ID = contract_id(__name__)
 
 NEEDS_BASELINE = True

@@ -43,7 +43,7 @@ def observe(client: Client, asked: Deployment, *, tokens: tuple[int, ...] = ()) 
 
 
 def observed(client: Client, asked: Deployment) -> Observation:
-    outcome = observe(client, asked, tokens=(4096,))
+    outcome = observe(client, asked, tokens=(8192,))
     assert isinstance(outcome, Observation), outcome
     return outcome
 
@@ -66,7 +66,7 @@ def test_the_same_deployment_twice(release: str, clients: Clients) -> None:
         deployment(budget=2 * GiB, server_args={"max_running_requests": 8}),
         deployment(pp_size=2, partition=(1, 4)),
         deployment(pp_size=5, partition=(1, 1, 1, 1, 1)),
-        deployment(speculation=EAGLE),
+        deployment(speculation=Speculation(algorithm="EAGLE", num_steps=1, eagle_topk=1)),
         deployment(server_args={"max_total_tokens": 20_000, "swa_full_tokens_ratio": 0.8}),
         Deployment(model=MODELS["deepseek-v4-pro"], budget=60 * GiB),
     ],
@@ -186,17 +186,18 @@ def bent(clients: Clients) -> Iterator[Client]:
 @IN_NEWEST
 @pytest.mark.parametrize(
     ("tokens", "where", "name"),
-    [((), "sizing", "stage_compress_ratios"), ((4096,), "allocation", "_init_pools")],
+    [((), "reading", "stage_compress_ratios"), ((8192,), "allocation", "_init_pools")],
 )
 def test_an_api_that_the_adapter_does_not_know_is_named(
     tokens: tuple[int, ...], where: str, name: str, bent: Client
 ) -> None:
     """Red when a renamed attribute of SGLang passes for a failure, a refusal or a violation, or
-    when the reason does not name it."""
+    when the reason does not name it, or names the step of an observation before."""
+    assert isinstance(bent.observe(Request(deployment=deployment(), views=VIEWS)), Failed)
     outcome = bent.observe(Request(deployment=deployment(), tokens=tokens))
     assert isinstance(outcome, Unreadable)
-    assert f"has no attribute '{name}'" in outcome.reason
-    assert where in outcome.reason
+    assert outcome.reason.startswith(f"{where}: AttributeError: ")
+    assert outcome.reason.endswith(f"has no attribute '{name}'")
     assert "Traceback" in outcome.traceback
 
 
@@ -217,14 +218,14 @@ def test_an_unexpected_exception_is_a_failure_and_says_so(bent: Client) -> None:
 def test_views(release: str, clients: Clients) -> None:
     """Red when a view that was asked for is missing, is another's, or one is made unasked."""
     client, asked = clients(release), deployment(pp_size=2)
-    outcome = observe(client, asked, tokens=(1024, 4096))
+    outcome = observe(client, asked, tokens=(8192, 16_384))
     assert isinstance(outcome, Observation)
     assert outcome.final_tokens == min(rank.own.tokens for rank in outcome.ranks if rank.own)
     for rank in outcome.ranks:
         assert rank.final is not None
         assert rank.own is not None
         assert rank.final.tokens == outcome.final_tokens
-        assert [view.tokens for view in rank.at] == [1024, 4096]
+        assert [view.tokens for view in rank.at] == [8192, 16_384]
         assert rank.at[0].pool.bytes < rank.at[1].pool.bytes < rank.final.pool.bytes
     bare = client.observe(Request(deployment=asked))
     assert isinstance(bare, Observation)

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,10 @@ from contracts.deployment import Deployment
 from contracts.subject.footprint import AllocationLedger, Part, footprint
 
 __all__ = ["Era", "Group", "Plan", "Stage", "Step", "UnknownAPI", "current_step", "step"]
+
+
+#: Deployments whose resolved arguments are remembered: about as many as a gate draws.
+_REMEMBERED = 512
 
 
 class UnknownAPI(Exception):
@@ -129,12 +134,17 @@ class Era(abc.ABC):
 
     def __init__(self) -> None:
         self._models = Path(tempfile.mkdtemp(prefix="contracts-models-"))
+        self._resolved: OrderedDict[str, tuple[Any, Any]] = OrderedDict()
 
     # -- what an era must say ------------------------------------------------------------------
 
     @abc.abstractmethod
     def resolve(self, fields: Mapping[str, Any]) -> Any:
         """SGLang's ``ServerArgs``, resolved and checked as its launcher does."""
+
+    @abc.abstractmethod
+    def publish(self, args: Any) -> None:
+        """Make resolved arguments the ones that SGLang's modules read."""
 
     @abc.abstractmethod
     def runner(
@@ -184,11 +194,10 @@ class Era(abc.ABC):
     def observe(self, plan: Plan) -> dict[str, Any]:
         """Observe one deployment. Returns the observation as JSON."""
         deployment = plan.deployment
-        with _environment(deployment.all_env()):
+        # The outermost step also forgets the one in which the observation before broke off.
+        with _environment(deployment.all_env()), step("reading", may_refuse=False):
             with step("arguments"):
-                self._check_names(deployment.server_args)
-                args = self.resolve(self._fields(deployment))
-                model_config = self._model_config(args, deployment, is_draft=False)
+                args, model_config = self._arguments(deployment)
             with step("stages"):
                 stages = self._stages(deployment, plan.pipeline)
             group = Group(len(stages))
@@ -198,6 +207,23 @@ class Era(abc.ABC):
                 documents = [self._views(plan, rank, group) for rank in ranks]
         agreed = group.agreed if plan.views else None
         return {"ranks": documents, "final_tokens": agreed}
+
+    def _arguments(self, deployment: Deployment) -> tuple[Any, Any]:
+        """Resolved arguments and model config, remembered: contracts ask for a deployment several
+        times, and resolving is half of an observation. Sizing only reads them, as in a server,
+        where one ServerArgs sizes target and draft."""
+        self._check_names(deployment.server_args)
+        fields = self._fields(deployment)
+        key = json.dumps([fields, deployment.all_env()], sort_keys=True)
+        if key not in self._resolved:
+            args = self.resolve(fields)
+            self.publish(args)
+            model_config = self._model_config(args, deployment, is_draft=False)
+            self._resolved[key] = (args, model_config)
+            if len(self._resolved) > _REMEMBERED:
+                self._resolved.popitem(last=False)
+        self.publish(self._resolved[key][0])
+        return self._resolved[key]
 
     def _check_names(self, stated: Mapping[str, Any]) -> None:
         """Refuse what is no server argument of the subject, as its own command line would."""
@@ -395,16 +421,15 @@ def _attribution(pool: Any) -> Any:
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
+    """State variables for a while. Afterwards all are as before: SGLang sets some itself."""
+    before = dict(os.environ)
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        if os.environ != before:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def hypothetical(configurator: Any, **attributes: Any) -> Any:

@@ -32,7 +32,7 @@ class ConfiguratorEra(Era):
         self._class = _observed(module.KVCacheConfigurator)
 
     def resolve(self, fields: Mapping[str, Any]) -> Any:
-        """Resolve, check and publish, in the launcher's order."""
+        """Resolve and check, in the launcher's order."""
         from sglang.srt.server_args import ServerArgs
 
         args = ServerArgs(**fields)
@@ -40,10 +40,10 @@ class ConfiguratorEra(Era):
         if hasattr(args, "resolve_once"):
             args.resolve_once()
         args.check_server_args()
-        self._publish(args)
         return args
 
-    def _publish(self, args: Any) -> None:
+    def publish(self, args: Any) -> None:
+        """The runtime contexts where there are any, else the scheduler's global arguments."""
         from sglang.srt import runtime_context
 
         if hasattr(runtime_context, "publish"):

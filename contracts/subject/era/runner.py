@@ -36,12 +36,17 @@ class RunnerEra(CountedLayers):
 
     def resolve(self, fields: Mapping[str, Any]) -> Any:
         """ServerArgs resolve themselves on construction in this era."""
-        from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
+        from sglang.srt.server_args import ServerArgs
 
         args = ServerArgs(**fields)
         args.check_server_args()
-        set_global_server_args_for_scheduler(args)
         return args
+
+    def publish(self, args: Any) -> None:
+        """The scheduler's own arguments, as its process sets them."""
+        from sglang.srt.server_args import set_global_server_args_for_scheduler
+
+        set_global_server_args_for_scheduler(args)
 
     def runner(
         self, args: Any, model_config: Any, stage: Stage, group: Group, *, device: str, target: Any
