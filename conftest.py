@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable
 
 import pytest
@@ -21,7 +22,10 @@ profiles.register()
 #: shown: an index address may hold a password.
 RELATED = ("SGLANG", "SGL_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "TORCH")
 
-_clients = pytest.StashKey[dict[tuple[str, str], Client]]()
+#: Clients that keep their workers: an imported SGLang takes about 1 GB.
+MAX_CLIENTS = 3
+
+_clients = pytest.StashKey[OrderedDict[tuple[str, str], Client]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # after Hypothesis has loaded the profile that was asked for
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_clients] = {}
+    config.stash[_clients] = OrderedDict()
     for name in config.getoption("contract"):
         try:
             law.get(name)
@@ -67,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    for client in config.stash.get(_clients, {}).values():
+    for client in config.stash.get(_clients, OrderedDict()).values():
         client.close()
 
 
@@ -87,6 +91,10 @@ def _client(config: pytest.Config, subject: str, device: str) -> Client:
         except SubjectUnreadable as error:
             raise pytest.UsageError(f"not judged: {subject} cannot be read: {error}") from None
         clients[subject, device] = client
+        while len(clients) > MAX_CLIENTS:
+            # Whoever still holds it can go on: a closed client starts a worker when asked again.
+            clients.popitem(last=False)[1].close()
+    clients.move_to_end((subject, device))
     return clients[subject, device]
 
 

@@ -9,9 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from contracts.contract import Verdict
-from contracts.observation import Observation, Rank, View
+from contracts.observation import Component, Observation, Rank, View
 from contracts.trial import Trial
-from contracts.units import format_bytes
 
 __all__ = ["observation_tables", "trial_line", "trials_table"]
 
@@ -49,7 +48,11 @@ def trials_table(trials: Sequence[Trial]) -> Table:
 
 
 def observation_tables(observation: Observation) -> Iterator[Table]:
-    """Per rank: what is charged against what is allocated, by component, with the factor."""
+    """Per rank: bytes charged for the tokens against bytes allocated, by component.
+
+    ``layers`` are those that the configurator charges. What is charged by request instead has no
+    number under ``charged``.
+    """
     for rank in observation.ranks:
         if rank.final is not None:
             yield _rank_table(rank, rank.final, len(observation.ranks))
@@ -59,71 +62,64 @@ def _rank_table(rank: Rank, view: View, of: int) -> Table:
     stage = f"[{rank.start_layer},{rank.end_layer})"
     own = "" if rank.own is None else f", own capacity {rank.own.tokens:,}"
     table = Table(
-        title=f"rank {rank.rank} of {of}, layers {stage}: {view.tokens:,} tokens{own}",
+        title=f"rank {rank.rank} of {of} {stage}: {view.tokens:,} tokens{own} (bytes)",
         title_justify="left",
         title_style="bold",
         box=None,
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
-    table.add_column("component")
-    headings = ("layers charged", "buffers", "rows", "bytes charged", "bytes allocated", "factor")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for row in _component_rows(rank, view):
+    table.add_column("component", no_wrap=True)
+    for heading in ("layers", "buffers", "rows", "charged", "allocated", "factor"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in [*_component_rows(rank, view), *_draft_rows(rank, view), _total_row(rank, view)]:
         table.add_row(*row)
-    table.add_section()
-    table.add_row(*_total_row(rank, view))
     return table
 
 
 def _component_rows(rank: Rank, view: View) -> Iterator[tuple[str, ...]]:
-    charges = rank.configurator.charges
-    names = sorted({*view.pool.components, *(charges or {})})
-    for name in names:
-        component = view.pool.components.get(name)
-        charge = None if charges is None else charges.get(name)
-        charged = None if charge is None else round(charge * view.tokens)
-        allocated = 0 if component is None else component.bytes
-        kind = component.kind if component else None
-        layers = rank.configurator.layers.get(kind) if kind else None
-        yield (
-            name,
-            _number(layers),
-            _number(component.buffers if component else 0),
-            _number(component.rows if component else 0),
-            _bytes(charged),
-            _bytes(allocated),
-            _factor(_quotient(charged, allocated)),
-        )
-    if view.draft is not None:
-        reserve = rank.configurator.bytes_per_full_token - (
-            rank.configurator.target_bytes_per_full_token
-        )
-        charged = round(reserve * view.tokens)
-        buffers = sum(part.buffers for part in view.draft.components.values())
-        rows = sum(part.rows for part in view.draft.components.values())
-        share = _factor(_quotient(charged, view.draft.bytes))
-        yield (
-            "draft",
-            "",
-            _number(buffers),
-            _number(rows),
-            _bytes(charged),
-            _bytes(view.draft.bytes),
-            share,
-        )
+    charges = rank.configurator.charges or {}
+    for name in sorted({*view.pool.components, *charges}):
+        component = view.pool.components.get(name, Component(buffers=0, rows=0, bytes=0))
+        charged = round(charges[name] * view.tokens) if name in charges else None
+        layers = rank.configurator.layers.get(component.kind or "")
+        yield _row(name, layers, component, charged)
+
+
+def _draft_rows(rank: Rank, view: View) -> Iterator[tuple[str, ...]]:
+    if view.draft is None:
+        return
+    parts = view.draft.components.values()
+    whole = Component(
+        buffers=sum(part.buffers for part in parts),
+        rows=sum(part.rows for part in parts),
+        bytes=view.draft.bytes,
+    )
+    configurator = rank.configurator
+    reserve = configurator.bytes_per_full_token - configurator.target_bytes_per_full_token
+    yield _row("draft", None, whole, round(reserve * view.tokens))
 
 
 def _total_row(rank: Rank, view: View) -> tuple[str, ...]:
+    """The sums. Where a component is charged by request and not by token, there is no factor."""
     charged = round(rank.configurator.bytes_per_full_token * view.tokens)
+    total = rank.configurator.layers.get("total")
+    all_charged = set(view.pool.components) <= set(rank.configurator.charges or {})
+    factor = _factor(_quotient(charged, view.bytes)) if all_charged else ""
+    return ("total", _number(total), "", "", _number(charged), _number(view.bytes), factor)
+
+
+def _row(
+    name: str, layers: int | None, component: Component, charged: int | None
+) -> tuple[str, ...]:
     return (
-        "total per token",
-        _number(rank.configurator.layers.get("total")),
-        "",
-        "",
-        _bytes(charged),
-        _bytes(view.bytes),
-        _factor(_quotient(charged, view.bytes)),
+        name,
+        _number(layers),
+        _number(component.buffers),
+        _number(component.rows),
+        _number(charged),
+        _number(component.bytes),
+        _factor(_quotient(charged, component.bytes)),
     )
 
 
@@ -133,10 +129,6 @@ def _quotient(charged: int | None, allocated: int) -> float | None:
 
 def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
-
-
-def _bytes(value: int | None) -> str:
-    return "" if value is None else f"{value:,} ({format_bytes(value)})"
 
 
 def _factor(value: float | None) -> str:

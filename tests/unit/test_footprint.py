@@ -225,8 +225,8 @@ def test_the_ledger_notes_its_own_device_only() -> None:
         measured(build, device="cpu")
 
 
-def test_the_ledger_forgets_nothing_that_is_alive() -> None:
-    """Red when a storage is missed whose identity an earlier, freed one had."""
+def test_the_ledger_tells_the_living_from_the_gone() -> None:
+    """Red when a storage is missed that came after others were freed, or a freed one counts."""
     with AllocationLedger("cpu") as ledger:
         kept = []
         for _ in range(200):
