@@ -15,7 +15,7 @@ from contracts.subject.client import Client
 from contracts.units import GiB
 from strategies.deployment import deployments
 from strategies.published import MODELS
-from tests.release.test_meta_equals_cpu import few_requests
+from tests.release.test_meta_equals_cpu import small
 from tests.releases import case
 
 pytestmark = pytest.mark.skipif(
@@ -56,7 +56,7 @@ def test_generated_deployments(
     @given(deployments(max_layers=8, max_budget=GiB))
     def compare(deployment: Deployment) -> None:
         nonlocal compared
-        request = Request(deployment=few_requests(deployment), views=VIEWS)
+        request = Request(deployment=small(deployment), views=VIEWS)
         meta = clients(release).observe(request)
         assert on_cuda(release).observe(request) == meta
         compared += isinstance(meta, Observation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -176,39 +176,27 @@ BENT = (
 )
 
 
-@pytest.fixture(scope="module")
-def bent(clients: Clients) -> Iterator[Client]:
+@IN_NEWEST
+def test_an_unknown_api_is_told_from_a_failure(clients: Clients) -> None:
+    """Red when a bug of SGLang is taken for its refusal of the deployment, when a renamed
+    attribute passes for a bug, or when the reason names neither it nor the right step."""
     edits = [{"module": module, "find": a, "replace": b} for module, a, b in BENT]
-    with Client(clients(NEWEST).subject, edits=edits) as client:
-        yield client
-
-
-@IN_NEWEST
-@pytest.mark.parametrize(
-    ("tokens", "where", "name"),
-    [((), "reading", "stage_compress_ratios"), ((8192,), "allocation", "_init_pools")],
-)
-def test_an_api_that_the_adapter_does_not_know_is_named(
-    tokens: tuple[int, ...], where: str, name: str, bent: Client
-) -> None:
-    """Red when a renamed attribute of SGLang passes for a failure, a refusal or a violation, or
-    when the reason does not name it, or names the step of an observation before."""
-    assert isinstance(bent.observe(Request(deployment=deployment(), views=VIEWS)), Failed)
-    outcome = bent.observe(Request(deployment=deployment(), tokens=tokens))
-    assert isinstance(outcome, Unreadable)
-    assert outcome.reason.startswith(f"{where}: AttributeError: ")
-    assert outcome.reason.endswith(f"has no attribute '{name}'")
-    assert "Traceback" in outcome.traceback
-
-
-@IN_NEWEST
-def test_an_unexpected_exception_is_a_failure_and_says_so(bent: Client) -> None:
-    """Red when a bug of SGLang is taken for its refusal of the deployment, or loses its words."""
-    outcome = bent.observe(Request(deployment=deployment(), views=VIEWS))
-    assert isinstance(outcome, Failed)
-    assert (outcome.where, outcome.kind) == ("sizing", "ZeroDivisionError")
-    assert "division" in outcome.sentence
-    assert "calculate_pool_sizes" in outcome.traceback
+    with Client(clients(NEWEST).subject, edits=edits) as bent:
+        failed = bent.observe(Request(deployment=deployment(), views=VIEWS))
+        unread = bent.observe(Request(deployment=deployment()))
+        unbuilt = bent.observe(Request(deployment=deployment(), tokens=(8192,)))
+    assert isinstance(failed, Failed)
+    assert (failed.where, failed.kind) == ("sizing", "ZeroDivisionError")
+    assert "division" in failed.sentence
+    assert "calculate_pool_sizes" in failed.traceback
+    for outcome, step, name in (
+        (unread, "reading", "stage_compress_ratios"),
+        (unbuilt, "allocation", "_init_pools"),
+    ):
+        assert isinstance(outcome, Unreadable)
+        assert outcome.reason.startswith(f"{step}: AttributeError: ")
+        assert outcome.reason.endswith(f"has no attribute '{name}'")
+        assert "Traceback" in outcome.traceback
 
 
 # -- what is observed ------------------------------------------------------------------------------
