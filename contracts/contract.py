@@ -14,9 +14,18 @@ from types import ModuleType
 from typing import Any
 
 from contracts.deployment import Deployment
-from contracts.observation import Observation
+from contracts.observation import Observation, Outcome
 
-__all__ = ["Contract", "Evidence", "NotJudged", "Request", "Verdict", "Violation", "factor"]
+__all__ = [
+    "Contract",
+    "Evidence",
+    "NotApplicable",
+    "NotJudged",
+    "Request",
+    "Verdict",
+    "Violation",
+    "factor",
+]
 
 JSON = Any
 
@@ -33,12 +42,17 @@ class NotJudged(Exception):
     """The evidence does not decide the contract; the text says why."""
 
 
+class NotApplicable(Exception):
+    """The contract says nothing about this deployment; the text says why. It is not counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One observation that a contract needs.
 
-    ``views`` may name ``final`` and ``own`` (see :class:`contracts.observation.Rank`), ``tokens``
-    the token counts to build further views at. ``pipeline=False`` asks for the path that a server
+    ``views`` may name ``final`` and ``own`` (see :class:`contracts.observation.Rank`), ``charge``
+    to find each view's charge, and ``transfers`` to read the transfer lists. ``tokens`` are token
+    counts to build further views at. ``pipeline=False`` asks for the path that a server
     takes whose model knows no pipeline stages.
     """
 
@@ -52,11 +66,13 @@ class Request:
 class Evidence:
     """The observations that a contract asked for, in the order in which it asked.
 
-    ``baseline`` holds the same requests' answers from the baseline subject, if there is one.
+    ``baseline`` holds the same requests' answers from the baseline subject, if there is one. A
+    contract that judges refusals gets all answers as ``outcomes``, refusals and failures too.
     """
 
     observations: tuple[Observation, ...]
     baseline: tuple[Observation, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
 
     @property
     def observation(self) -> Observation:
@@ -92,6 +108,8 @@ class Contract:
     needs_baseline: bool = False
     single_rank: bool = False
     """Whether the contract speaks of pp_size 1 alone, so that other deployments tell no more."""
+    judges_refusals: bool = False
+    """Whether a refusal or a failure of the subject is evidence, and not the end of judging."""
 
     @property
     def statement(self) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "Rank",
     "Refused",
     "SubjectInfo",
+    "Transfer",
     "Unreadable",
     "View",
 ]
@@ -57,20 +58,48 @@ class Component:
     ``buffers`` counts distinct storages, ``rows`` the first dimensions of all of them, ``bytes``
     their sizes. ``kind`` is the kind of layer whose count the buffers follow (a key of
     ``Configurator.layers``), or None where they do not come one per layer.
+
+    The geometry is that of each of the buffers, None where the subject does not tell: ``size`` is
+    what was configured, in ``slots`` (tokens of a paged buffer, rows of a state buffer), ``page``
+    the slots of one row, ``ring`` the rows of one ring, ``align`` what the rows are a multiple of,
+    ``last_row`` the row of the last legal location that SGLang's own translation gives.
     """
 
     buffers: int
     rows: int
     bytes: int
     kind: str | None = None
+    size: int | None = None
+    page: int | None = None
+    ring: int | None = None
+    align: int | None = None
+    last_row: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """One entry of a transfer list."""
+
+    component: str | None
+    index: int | None
+    bytes: int | None
+    stated: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """One allocated pool: the ratios of the layers it was built for, and its components."""
+    """One allocated pool: the ratios of the layers it was built for, and its components.
+
+    ``reported`` are the bytes that the pool says it has (SGLang's ``mem_usage``). ``transfers``
+    are its lists for PD disaggregation, by name: each entry is the component of a buffer, the
+    buffer's place in that component, the true bytes of its storage and the bytes that the list
+    states; an entry whose pointer is no buffer of the pool has no component.
+    """
 
     stage_ratios: tuple[int, ...]
     components: Mapping[str, Component]
+    reported: int | None = None
+    transfers: Mapping[str, tuple[Transfer, ...]] | None = None
 
     @property
     def bytes(self) -> int:
@@ -84,7 +113,8 @@ class View:
 
     ``tokens`` are full tokens; ``sizes`` are the configured pool sizes by their short names
     (full, swa, c4, c128: tokens; c4_state, c128_state: rows). ``draft`` is None on a rank that
-    owns no draft pool.
+    owns no draft pool. ``charge`` is the least byte budget for which the rank's configurator gives
+    this many tokens, None where it was not asked for.
     """
 
     tokens: int
@@ -92,6 +122,7 @@ class View:
     max_running_requests: int | None
     pool: Pool
     draft: Pool | None
+    charge: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -211,9 +242,14 @@ def _component(document: JSON) -> Component:
 def _pool(document: JSON) -> Pool | None:
     if document is None:
         return None
+    transfers = document["transfers"]
     return Pool(
         stage_ratios=tuple(document["stage_ratios"]),
         components={name: _component(part) for name, part in document["components"].items()},
+        reported=document["reported"],
+        transfers=None
+        if transfers is None
+        else {name: tuple(Transfer(**one) for one in ones) for name, ones in transfers.items()},
     )
 
 
@@ -248,6 +284,7 @@ def _pool_json(pool: Pool | None) -> JSON:
         "components": {
             name: dataclasses.asdict(component) for name, component in pool.components.items()
         },
+        "reported": pool.reported,
     }
 
 
@@ -258,6 +295,7 @@ def _view_json(view: View | None) -> JSON:
         "tokens": view.tokens,
         "sizes": dict(view.sizes),
         "max_running_requests": view.max_running_requests,
+        "charge": view.charge,
         "pool": _pool_json(view.pool),
         "draft": _pool_json(view.draft),
     }

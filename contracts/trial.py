@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from hypothesis import given, reject, settings
 from hypothesis.errors import HypothesisException
 
-from contracts.contract import Contract, Evidence, NotJudged, Verdict, Violation
+from contracts.contract import (
+    Contract,
+    Evidence,
+    NotApplicable,
+    NotJudged,
+    Request,
+    Verdict,
+    Violation,
+)
 from contracts.deployment import Deployment
 from contracts.observation import Failed, Observation, Refused, Unreadable
 from contracts.subject.client import Client, SubjectUnreadable
@@ -75,9 +83,12 @@ def examine(
     Raises:
         Rejected: SGLang refused the deployment.
         Stumbled: SGLang raised something unexpected on it.
+        NotApplicable: the contract says nothing about the deployment.
         NotJudged: the subject could not be observed, or the evidence does not decide.
     """
     requests = contract.plan(deployment)
+    if contract.judges_refusals:
+        return _examine_outcomes(contract, deployment, requests, client)
     observed = tuple(_observation(client.observe(request)) for request in requests)
     other: tuple[Observation, ...] = ()
     if contract.needs_baseline:
@@ -92,11 +103,27 @@ def examine(
     ]
 
 
+def _examine_outcomes(
+    contract: Contract, deployment: Deployment, requests: Sequence[Request], client: Client
+) -> list[Finding]:
+    outcomes = tuple(client.observe(request) for request in requests)
+    for outcome in outcomes:
+        if isinstance(outcome, Unreadable):
+            raise NotJudged(outcome.reason)
+    observed = tuple(outcome for outcome in outcomes if isinstance(outcome, Observation))
+    evidence = Evidence(observations=observed, outcomes=outcomes)
+    stages = observed[0].stages() if observed else ""
+    return [
+        Finding(violation=violation, deployment=deployment, stages=stages)
+        for violation in _judged(contract, evidence)
+    ]
+
+
 def _judged(contract: Contract, evidence: Evidence) -> list[Violation]:
     """What the judge says; a judge that breaks has said nothing."""
     try:
         return list(contract.judge(evidence))
-    except NotJudged:
+    except (NotJudged, NotApplicable):
         raise
     except Exception as error:  # a bug of ours, or a number that no judge expects
         raise NotJudged(f"the judge failed: {type(error).__name__}: {error}") from error
@@ -149,7 +176,7 @@ class _Search:
                 continue
             try:
                 findings = self.examine(example.deployment)
-            except Rejected:
+            except (Rejected, NotApplicable):
                 continue
             except Stumbled as error:
                 self.stumble(error, example.deployment)
@@ -184,6 +211,8 @@ class _Search:
             except Rejected:
                 self.rejected.add(deployment.key())
                 reject()
+            except NotApplicable:
+                return
             except Stumbled as error:
                 self.stumble(error, deployment)
                 return

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from contracts import law
-from contracts.contract import NotJudged
+from contracts.contract import NotApplicable, NotJudged
 from contracts.hunt.case import Case
 from contracts.subject.client import Client
 from contracts.trial import Finding, Rejected, Stumbled, examine
@@ -37,7 +37,7 @@ def replay(case: Case, client: Client, baseline: Client | None) -> Replay:
         findings = examine(law.get(case.contract), case.deployment, client, baseline)
     except Rejected as refusal:
         return Replay(answer=Answer.ERROR, reason=f"SGLang refuses the deployment: {refusal}")
-    except (NotJudged, Stumbled, law.UnknownContractError) as error:
+    except (NotApplicable, NotJudged, Stumbled, law.UnknownContractError) as error:
         return Replay(answer=Answer.ERROR, reason=str(error))
     if findings:
         return Replay(answer=Answer.FAILED, finding=findings[0])

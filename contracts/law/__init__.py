@@ -70,6 +70,7 @@ def _contract(module_name: str) -> Contract:
         judge=module.judge,
         needs_baseline=getattr(module, "NEEDS_BASELINE", False),
         single_rank=getattr(module, "SINGLE_RANK", False),
+        judges_refusals=getattr(module, "JUDGES_REFUSALS", False),
     )
 
 

@@ -7,6 +7,7 @@ attributed to a component is ``other``, so that a pool which a future SGLang add
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,15 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["AllocationLedger", "Part", "Unattributed", "footprint", "tensors"]
+__all__ = [
+    "AllocationLedger",
+    "Part",
+    "Unattributed",
+    "footprint",
+    "homes",
+    "storages",
+    "tensors",
+]
 
 
 class AllocationLedger(TorchFunctionMode):
@@ -140,6 +149,29 @@ def footprint(
     return {
         part.component: _count(part, storages)
         for part, storages in sorted(counts.items(), key=_name)
+    }
+
+
+def storages(pool: object) -> Iterator[tuple[int, int]]:
+    """Identity and bytes of every storage that a pool holds."""
+    for _path, tensor in tensors(pool, skip=_INDICES):
+        storage = tensor.untyped_storage()
+        yield storage._cdata, storage.nbytes()
+
+
+def homes(pool: object, attribute: Callable[[str], Part | None]) -> dict[int, tuple[str, int]]:
+    """The component of each attributed storage, and its place in the component's order."""
+    placed: dict[str, list[tuple[list[int], int]]] = {}
+    for path, tensor in tensors(pool, skip=_INDICES):
+        part = attribute(path)
+        if part is not None:
+            place = [int(number) for number in re.findall(r"\[(\d+)\]", path)]
+            key = tensor.untyped_storage()._cdata
+            placed.setdefault(part.component, []).append((place, key))
+    return {
+        key: (name, index)
+        for name, places in placed.items()
+        for index, (_place, key) in enumerate(sorted(places))
     }
 
 

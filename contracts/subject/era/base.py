@@ -27,7 +27,8 @@ from typing import Any
 import torch
 
 from contracts.deployment import Deployment
-from contracts.subject.footprint import AllocationLedger, Part, footprint
+from contracts.subject.footprint import AllocationLedger, Part, footprint, homes
+from contracts.subject.geometry import geometry, transfers
 
 __all__ = ["Era", "Group", "Plan", "Stage", "Step", "UnknownAPI", "current_step", "step"]
 
@@ -205,8 +206,7 @@ class Era(abc.ABC):
                 ranks = [self._rank(plan, args, model_config, stage, group) for stage in stages]
                 self._agree(ranks, group)
                 documents = [self._views(plan, rank, group) for rank in ranks]
-        agreed = group.agreed if plan.views else None
-        return {"ranks": documents, "final_tokens": agreed}
+        return {"ranks": documents, "final_tokens": group.agreed}
 
     def _arguments(self, deployment: Deployment) -> tuple[Any, Any]:
         """Resolved arguments and model config, remembered: contracts ask for a deployment several
@@ -282,7 +282,8 @@ class Era(abc.ABC):
         with step("sizing"):
             runner = self.runner(args, model_config, stage, group, device=plan.device, target=None)
             configurator = self.configurator(runner)
-            own = self.size(runner, plan.deployment.budget) if plan.views else None
+            capacity = plan.views & {"final", "own"}
+            own = self.size(runner, plan.deployment.budget) if capacity else None
         return _RankAtWork(args, model_config, stage, runner, configurator, own)
 
     def _agree(self, ranks: list[_RankAtWork], group: Group) -> None:
@@ -339,8 +340,14 @@ class Era(abc.ABC):
         if self.owns_draft(rank.args, rank.stage, group):
             with step("draft allocation"):
                 draft = self._built(rank, group, plan, config, target=runner)[1]
+        tokens = int(config.max_total_num_tokens)
+        charge = None
+        if "charge" in plan.views:
+            with step("charging"):
+                charge = _least_budget(rank.configurator, tokens, rank.runner.page_size)
         return {
-            "tokens": int(config.max_total_num_tokens),
+            "tokens": tokens,
+            "charge": charge,
             "sizes": _sizes(config),
             "max_running_requests": config.max_running_requests,
             "pool": pool,
@@ -359,11 +366,18 @@ class Era(abc.ABC):
         )
         with AllocationLedger(plan.device) as ledger:
             pool, owners = self.build(runner, config)
-        components = footprint(pool, _attribution(pool), ledger.alive(), owners)
+        attribute = _attribution(pool)
+        components = footprint(pool, attribute, ledger.alive(), owners)
+        for name, measures in geometry(pool, *owners).items():
+            if name in components:
+                components[name].update(measures)
         first, last = pool._stage_start, pool._stage_end
+        read = "transfers" in plan.views and target is None
         document = {
             "stage_ratios": list(pool.compression_ratios[first:last]),
             "components": components,
+            "reported": _reported(pool),
+            "transfers": transfers(pool, homes(pool, attribute)) if read else None,
         }
         return runner, document
 
@@ -377,6 +391,30 @@ class Era(abc.ABC):
         return getattr(args, name)
 
 
+def _least_budget(configurator: Any, tokens: int, page_size: int) -> int:
+    """What a configurator charges for a token count: the least budget that gives as many.
+
+    Nothing is assumed of its arithmetic but that more budget never gives fewer tokens.
+    """
+
+    def enough(budget: int) -> bool:
+        try:
+            config = configurator.calculate_pool_sizes(budget, page_size)
+        except (RuntimeError, ValueError, AssertionError):
+            # Too little to admit a request: SGLang refuses it, so it is not enough.
+            return False
+        return bool(config.max_total_num_tokens >= tokens)
+
+    most = max(1, int(configurator.bytes_per_full_token * tokens))
+    while not enough(most):
+        most *= 2
+    least = 0
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (least, middle) if enough(middle) else (middle, most)
+    return most
+
+
 @dataclass(frozen=True, slots=True)
 class _RankAtWork:
     args: Any
@@ -385,6 +423,12 @@ class _RankAtWork:
     runner: Any
     configurator: Any
     own: Any
+
+
+def _reported(pool: Any) -> int | None:
+    """What the pool states as its size; SGLang keeps it in GiB."""
+    stated = getattr(pool, "mem_usage", None)
+    return None if stated is None else round(stated * (1 << 30))
 
 
 def _sizes(config: Any) -> dict[str, int | None]:
