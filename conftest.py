@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from contracts import law, profiles
+from contracts.ledger import Ledger, LedgerError, load, shipped
 from contracts.subject.client import Client, SubjectUnreadable
 from contracts.subject.overlay import ConsoleReport, OverlayError
 from contracts.subject.placeholders import PLACEHOLDERS
@@ -25,6 +27,7 @@ RELATED = ("SGLANG", "SGL_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "
 #: Clients that keep their workers: an imported SGLang takes about 1 GB.
 MAX_CLIENTS = 3
 
+LEDGER = pytest.StashKey[Ledger]()
 _clients = pytest.StashKey[OrderedDict[tuple[str, str], Client]]()
 
 
@@ -45,6 +48,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["meta", "cpu", "cuda"],
         default="meta",
         help="where the pools are built (default: meta, which needs no memory)",
+    )
+    group.addoption(
+        "--ledger",
+        metavar="FILE",
+        type=Path,
+        default=shipped(),
+        help="known violations (default: the ledger that comes with the suite)",
     )
     group.addoption(
         "--contract",
@@ -98,9 +108,37 @@ def _client(config: pytest.Config, subject: str, device: str) -> Client:
     return clients[subject, device]
 
 
-def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    if not any("gate" in item.path.parts for item in items):
+def _ledger(config: pytest.Config) -> Ledger:
+    """The gate's ledger. Only the gate reads it: other tests must not end when it expires.
+
+    Raises:
+        pytest.UsageError: the ledger cannot be used.
+    """
+    if LEDGER not in config.stash:
+        try:
+            config.stash[LEDGER] = load(config.getoption("ledger"))
+        except LedgerError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[LEDGER]
+
+
+def _is_gate(config: pytest.Config) -> bool:
+    return any("gate" in Path(argument.split("::")[0]).parts for argument in config.args)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """A subject or a ledger that cannot be used ends the gate before its first test."""
+    if _is_gate(session.config):
+        _ledger(session.config)
+        _client(
+            session.config, session.config.getoption("sglang"), session.config.getoption("device")
+        )
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    if not _is_gate(config):
         return []
+    ledger = _ledger(config)
     device = config.getoption("device")
     client = _client(config, config.getoption("sglang"), device)
     info = client.info
@@ -111,6 +149,8 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     if config.getoption("baseline"):
         other = _client(config, config.getoption("baseline"), device).info
         lines.append(f"baseline: {other.label}, version {other.version}, era {other.era}")
+    known = sum(len(ledger.of(name, info)) for name in law.ALL)
+    lines.append(f"ledger: {config.getoption('ledger')}, {known} entries about this version")
     related = sorted(name for name in os.environ if name.startswith(RELATED))
     lines += [f"environment: {name}={os.environ[name]}" for name in related]
     return lines
@@ -120,6 +160,12 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
 def clients(pytestconfig: pytest.Config) -> Callable[[str], Client]:
     """Started clients by subject, on ``meta``; one worker each for the whole session."""
     return lambda subject: _client(pytestconfig, subject, "meta")
+
+
+@pytest.fixture(scope="session")
+def gate_ledger(pytestconfig: pytest.Config) -> Ledger:
+    """The ledger of the gate."""
+    return _ledger(pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,8 @@ from contracts.deployment import DeploymentError
 from contracts.hunt.case import CaseError, load, save
 from contracts.hunt.replay import Answer, replay
 from contracts.inputs import deployment_from_options, read_deployment
+from contracts.ledger import EMPTY, Ledger, LedgerError
+from contracts.ledger import load as load_ledger
 from contracts.observation import Failed, Observation, Refused, Unreadable
 from contracts.report import document, terminal
 from contracts.report import violation as violation_report
@@ -140,6 +142,13 @@ def list_contracts() -> None:
     show_default=True,
     help="How much to generate: gate is deterministic, thorough searches longer and elsewhere.",
 )
+@click.option(
+    "--ledger",
+    "ledger_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Count the violations that this ledger knows as known. Without it, verdicts are raw.",
+)
 @_device
 @_json
 def judge(
@@ -148,6 +157,7 @@ def judge(
     baseline: str | None,
     names: tuple[str, ...],
     profile: str,
+    ledger_file: Path | None,
     device: str,
     json_file: str | None,
 ) -> None:
@@ -162,9 +172,10 @@ def judge(
     Exit codes: 0 all held, 1 one is violated, 2 usage or bad input, 3 one is not judged.
     """
     contracts = _contracts(names, baseline)
+    ledger = _ledger(ledger_file)
     console = _console(json_file)
     with _client(subject, device) as client, _baseline_client(baseline, device) as other:
-        trials = _tried(contracts, client, other, profile)
+        trials = _tried(contracts, client, other, profile, ledger)
         lines: list[str | None] = []
         for trial in trials:
             lines.append(_show(trial, console, subject=subject, baseline=baseline))
@@ -306,8 +317,12 @@ class _Console(Console):
 
 
 def _console(json_file: str | None) -> Console:
-    """Where tables go. rich honours NO_COLOR and writes plain text into a pipe."""
-    return _Console(stderr=json_file == "-")
+    """Where tables go. rich honours NO_COLOR and writes plain text into a pipe, which has no
+    width to cut a table to."""
+    if json_file not in (None, "-") and not Path(str(json_file)).absolute().parent.is_dir():
+        _bad_input(f"--json {json_file}: there is no such folder")
+    console = _Console(stderr=json_file == "-")
+    return console if console.is_terminal else _Console(stderr=json_file == "-", width=200)
 
 
 def _contracts(names: Sequence[str], baseline: str | None) -> list[Contract]:
@@ -326,6 +341,13 @@ def _contracts(names: Sequence[str], baseline: str | None) -> list[Contract]:
         if contract.needs_baseline and baseline is None:
             _bad_input(f"{contract.id} compares with another SGLang; name it with --baseline")
     return contracts
+
+
+def _ledger(file: Path | None) -> Ledger:
+    try:
+        return EMPTY if file is None else load_ledger(file)
+    except LedgerError as error:
+        _bad_input(error)
 
 
 def _resolved(subject: str) -> Any:
@@ -357,7 +379,11 @@ def _baseline_client(subject: str | None, device: str) -> Iterator[Client | None
 
 
 def _tried(
-    contracts: Sequence[Contract], client: Client, baseline: Client | None, profile: str
+    contracts: Sequence[Contract],
+    client: Client,
+    baseline: Client | None,
+    profile: str,
+    ledger: Ledger,
 ) -> list[Trial]:
     chosen = profiles.PROFILES[profile]
     columns = (
@@ -375,6 +401,7 @@ def _tried(
                     contract,
                     client,
                     baseline=baseline,
+                    ledger=ledger,
                     profile=chosen,
                     progress=_advance(progress, task),
                 )

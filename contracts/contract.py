@@ -115,12 +115,13 @@ class Contract:
     def statement(self) -> str:
         """The statement: the first paragraph of the module's docstring, on one line."""
         first = inspect.cleandoc(self.module.__doc__ or "").split("\n\n")[0]
-        return " ".join(first.split())
+        return " ".join(first.split()).replace("``", "`")
 
     @property
     def explanation(self) -> str:
         """Everything the module says after the statement: why it matters, where it comes from."""
-        return inspect.cleandoc(self.module.__doc__ or "").partition("\n\n")[2]
+        said = inspect.cleandoc(self.module.__doc__ or "").partition("\n\n")[2]
+        return said.replace("``", "`")
 
 
 def factor(observed: float, expected: float) -> float | None:

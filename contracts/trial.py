@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, reject, settings
 from hypothesis.errors import HypothesisException
 
+from contracts import law
 from contracts.contract import (
     Contract,
     Evidence,
@@ -26,12 +27,13 @@ from contracts.contract import (
     Violation,
 )
 from contracts.deployment import Deployment
+from contracts.ledger import EMPTY, Entry, Ledger
 from contracts.observation import Failed, Observation, Refused, Unreadable
 from contracts.subject.client import Client, SubjectUnreadable
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
 
-__all__ = ["Finding", "Rejected", "Stumbled", "Trial", "examine", "run"]
+__all__ = ["Finding", "Rejected", "Stumbled", "Trial", "examine", "run", "stale"]
 
 
 class Stumbled(Exception):
@@ -60,8 +62,10 @@ class Trial:
     ``deployments`` were judged, ``rejected`` of the drawn ones were refused by SGLang; both count
     different deployments, however often Hypothesis drew one.
     ``finding`` is the violation to show: the shrunk one where a generated deployment violates.
-    ``worst`` is the largest factor that was seen, on any deployment. ``examples`` are the published
-    examples that violate. ``reason`` says why nothing was judged, or why the search broke off.
+    ``worst`` is the largest factor that was seen, on any deployment, ``known`` the deployments
+    whose violations the ledger covers; those do not make the verdict. ``examples`` are the
+    published examples that violate. ``reason`` says why nothing was judged, or why the search
+    broke off.
     """
 
     contract: str
@@ -71,6 +75,7 @@ class Trial:
     seconds: float
     finding: Finding | None = None
     worst: float | None = None
+    known: int = 0
     examples: tuple[Finding, ...] = ()
     reason: str | None = None
 
@@ -154,7 +159,9 @@ class _Search:
     contract: Contract
     client: Client
     baseline: Client | None
+    ledger: Ledger
     progress: Callable[[], None]
+    known: set[str] = field(default_factory=set)
     judged: set[str] = field(default_factory=set)
     rejected: set[str] = field(default_factory=set)
     stumbled: str | None = None
@@ -168,7 +175,13 @@ class _Search:
         self.progress()
         for finding in findings:
             self.worst = _farther(self.worst, finding.violation.factor)
-        return findings
+        unknown = [finding for finding in findings if not self.is_known(finding)]
+        if findings and not unknown:
+            self.known.add(deployment.key())
+        return unknown
+
+    def is_known(self, finding: Finding) -> bool:
+        return self.ledger.covers(finding.violation, finding.deployment, self.client.info)
 
     def run_examples(self, names: Sequence[str] | None) -> None:
         for example in DEPLOYMENTS:
@@ -239,14 +252,16 @@ def run(
     client: Client,
     *,
     baseline: Client | None = None,
+    ledger: Ledger = EMPTY,
     profile: settings | None = None,
     progress: Callable[[], None] = lambda: None,
     examples: Sequence[str] | None = None,
 ) -> Trial:
     """Try one contract on a subject. ``profile`` defaults to the loaded Hypothesis profile;
-    ``examples`` limits the published examples to these names."""
+    ``examples`` limits the published examples to these names; violations that ``ledger`` covers
+    are counted and do not make the verdict."""
     started = time.monotonic()
-    search = _Search(contract, client, baseline, progress)
+    search = _Search(contract, client, baseline, ledger, progress)
     reason = None
     try:
         search.run_examples(examples)
@@ -263,9 +278,26 @@ def run(
         seconds=time.monotonic() - started,
         finding=finding,
         worst=search.worst,
+        known=len(search.known),
         examples=tuple(search.examples),
         reason=reason if search.judged or reason else "no deployment could be judged",
     )
+
+
+def stale(entry: Entry, client: Client, baseline: Client | None = None) -> str | None:
+    """Why a ledger entry is stale, or None: its deployment must go on violating as it says.
+
+    Raises:
+        NotApplicable, NotJudged, Rejected, Stumbled: its deployment cannot be judged here.
+    """
+    findings = examine(law.get(entry.contract), entry.reproduce, client, baseline)
+    if any(entry.bears(finding.violation) for finding in findings):
+        return None
+    label = client.subject.label
+    if not findings:
+        return f"{entry.name}: its deployment no longer violates on {label}: remove the entry"
+    factor = findings[0].violation.factor
+    return f"{entry.name}: its deployment now violates by {factor} on {label}: correct its bound"
 
 
 def _verdict(finding: Finding | None, reason: str | None, judged: int) -> Verdict:

@@ -1,4 +1,4 @@
-"""The releases that a figure of the tests speaks of."""
+"""The releases and contracts that figures of the tests speak of."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from typing import Any
 import pytest
 
 from contracts.subject.releases import RELEASES
+
+#: The contracts about stages and slopes. What the others find is the ledger's.
+CORE = (
+    "stage-partition",
+    "stage-slice",
+    "layer-counts",
+    "marginal-bytes",
+    "rank-sum",
+    "pp1-identity",
+)
 
 
 def since(first: str, last: str = RELEASES[-1]) -> tuple[str, ...]:

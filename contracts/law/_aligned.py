@@ -17,6 +17,9 @@ __all__ = ["period", "token_counts"]
 _DEFAULT_PAGE_SIZE = 256
 #: SGLang's own SWA ratio for DeepSeek-V4, where none is stated.
 _DEFAULT_SWA_RATIO = Fraction(1, 10)
+#: SGLang's SWA ratio for all other models. Up to 0.5.20 who states it for DeepSeek-V4 gets the
+#: default all the same, because SGLang cannot tell the two apart.
+_GENERIC_SWA_RATIO = Fraction(8, 10)
 #: A default that a subject chooses itself is taken to be a decimal of at most two places.
 _UNSTATED_DENOMINATOR = 100
 #: Without a stated limit SGLang estimates 2048 to 4096 running requests and then takes no more
@@ -36,6 +39,8 @@ def period(deployment: Deployment) -> int:
     """
     ratio = deployment.swa_ratio()
     parts = _UNSTATED_DENOMINATOR if ratio is None else ratio.denominator
+    if ratio == _GENERIC_SWA_RATIO:
+        parts = math.lcm(parts, _DEFAULT_SWA_RATIO.denominator)
     return math.lcm(_page_size(deployment), deployment.model.sliding_window) * parts
 
 

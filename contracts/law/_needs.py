@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contracts.contract import Evidence, NotJudged, Violation
 from contracts.observation import Observation, Rank, View
 
-__all__ = ["at", "decided", "final", "observations", "same_requests"]
+__all__ = ["at", "decided", "final", "observations", "own", "same_requests"]
 
 
 def observations(evidence: Evidence, count: int) -> tuple[Observation, ...]:
@@ -41,6 +41,13 @@ def final(rank: Rank) -> View:
     if rank.final is None:
         raise NotJudged(f"rank {rank.rank} has no view of what a server finally allocates")
     return rank.final
+
+
+def own(rank: Rank) -> View:
+    """The view of a rank's own capacity, before the ranks agree on one."""
+    if rank.own is None:
+        raise NotJudged(f"rank {rank.rank} has no view of its own capacity")
+    return rank.own
 
 
 def at(rank: Rank, tokens: int) -> View:

@@ -34,6 +34,7 @@ def _trial(trial: Trial, replay: str | None) -> dict[str, JSON]:
         "seconds": round(trial.seconds, 3),
         "reason": trial.reason,
         "worst": trial.worst,
+        "known": trial.known,
         "violation": None if trial.finding is None else _finding(trial.finding, replay),
         "examples": [
             {"name": found.example, "factor": found.violation.factor} for found in trial.examples

@@ -23,6 +23,7 @@ def trial_line(trial: Trial) -> str:
         f"{trial.contract:<18} {trial.verdict:<10} {trial.deployments:>5} deployments "
         f"{trial.rejected:>4} rejected {trial.seconds:>7.1f} s"
     )
+    line += f"  {trial.known} known" if trial.known else ""
     return line if trial.reason is None else f"{line}  {trial.reason}"
 
 
@@ -31,7 +32,7 @@ def trials_table(trials: Sequence[Trial]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("contract")
     table.add_column("verdict")
-    for heading in ("worst", "deployments", "rejected", "seconds"):
+    for heading in ("worst", "deployments", "known", "rejected", "seconds"):
         table.add_column(heading, justify="right")
     table.add_column("reason", overflow="fold")
     for trial in trials:
@@ -40,6 +41,7 @@ def trials_table(trials: Sequence[Trial]) -> Table:
             Text(trial.verdict, style=_STYLES[trial.verdict]),
             _factor(trial.worst),
             str(trial.deployments),
+            str(trial.known or ""),
             str(trial.rejected),
             f"{trial.seconds:.1f}",
             Text(trial.reason or ""),  # a plain text would lose its brackets as markup

@@ -5,24 +5,34 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from contracts.ledger import Ledger
+from contracts.observation import SubjectInfo
 from contracts.trial import Finding
 from contracts.units import format_bytes
 
-__all__ = ["replay_line", "text"]
+__all__ = ["ledger_line", "replay_line", "text"]
 
 #: More ratios than this are abbreviated in the deployment's line.
 _SHOWN_RATIOS = 12
 
 
-def text(finding: Finding, *, subject: str, replay: str) -> str:
-    """The three lines that every violation is shown as."""
-    return "\n".join(
-        [
-            finding.violation.message,
-            f"  [{_deployment(finding)} sglang={subject}]",
-            f"  replay: {replay}",
-        ]
-    )
+def text(finding: Finding, *, subject: str, replay: str, ledger: str | None = None) -> str:
+    """The three lines that every violation is shown as, and what the ledger says of it."""
+    lines = [
+        finding.violation.message,
+        f"  [{_deployment(finding)} sglang={subject}]",
+        f"  replay: {replay}",
+    ]
+    return "\n".join(lines if ledger is None else [*lines, f"  ledger: {ledger}"])
+
+
+def ledger_line(ledger: Ledger, finding: Finding, subject: SubjectInfo) -> str:
+    """What the ledger says of a violation that it does not cover, and what to do."""
+    entry = ledger.nearest(finding.violation, finding.deployment, subject)
+    if entry is None:
+        return "not known; fix it, or record it with a bound and a reference (docs/ledger.md)"
+    bound = "without a factor" if entry.bound is None else f"up to ×{entry.bound:.12g}"
+    return f"worse than known: {entry.name} bears {bound} ({entry.reference})"
 
 
 def replay_line(path: Path, *, baseline: str | None = None) -> str:

@@ -7,6 +7,7 @@ attributed to a component is ``other``, so that a pool which a future SGLang add
 
 from __future__ import annotations
 
+import functools
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,7 +64,11 @@ def _expired(ref: StorageWeakRef) -> bool:
     return bool(ref.expired())  # type: ignore[no-untyped-call]  # torch does not type it
 
 
-_LEAVES = (str, bytes, int, float, bool, complex, type(None), type, types.ModuleType, torch.dtype)
+#: Nothing hangs below a value of these types. Exact types: looking one up is all that most of a
+#: pool's attributes cost.
+_LEAVES = frozenset(
+    {str, bytes, int, float, bool, complex, type(None), type, types.ModuleType, torch.dtype}
+)
 
 
 def tensors(root: object, *, skip: frozenset[str] = frozenset()) -> Iterator[tuple[str, Any]]:
@@ -78,7 +83,7 @@ def tensors(root: object, *, skip: frozenset[str] = frozenset()) -> Iterator[tup
         if isinstance(value, torch.Tensor):
             yield path, value
             continue
-        if isinstance(value, _LEAVES) or id(value) in seen:
+        if id(value) in seen:
             continue
         seen.add(id(value))
         stack.extend(_children(path, value, skip))
@@ -86,19 +91,31 @@ def tensors(root: object, *, skip: frozenset[str] = frozenset()) -> Iterator[tup
 
 def _children(path: str, value: object, skip: frozenset[str]) -> list[tuple[str, object]]:
     if isinstance(value, Mapping):
-        return [(f"{path}[{key!r}]", item) for key, item in value.items()]
+        pairs = value.items()
+        return [(f"{path}[{key!r}]", item) for key, item in pairs if type(item) not in _LEAVES]
     if isinstance(value, list | tuple | set | frozenset):
-        return [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+        items = enumerate(value)
+        return [(f"{path}[{index}]", item) for index, item in items if type(item) not in _LEAVES]
     if not type(value).__module__.startswith(("sglang.", "contracts.")):
         return []
     attributes = dict(getattr(value, "__dict__", {}))
-    for cls in type(value).__mro__:
-        slots = getattr(cls, "__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            if not slot.startswith("__") and hasattr(value, slot):
-                attributes[slot] = getattr(value, slot)
+    for slot in _slots(type(value)):  # type: ignore[arg-type]  # mypy: a class is unhashable
+        if hasattr(value, slot):
+            attributes[slot] = getattr(value, slot)
     prefix = f"{path}." if path else ""
-    return [(f"{prefix}{name}", item) for name, item in attributes.items() if name not in skip]
+    return [
+        (f"{prefix}{name}", item)
+        for name, item in attributes.items()
+        if type(item) not in _LEAVES and name not in skip
+    ]
+
+
+@functools.cache
+def _slots(kind: type) -> tuple[str, ...]:
+    """The slots that a class and its bases declare, without those of the language."""
+    declared = [getattr(cls, "__slots__", ()) for cls in kind.__mro__]
+    names = [(one,) if isinstance(one, str) else tuple(one) for one in declared]
+    return tuple(name for group in names for name in group if not name.startswith("__"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def _states(pool: Any, prefix: str, reach: _Reach) -> Iterator[tuple[str, dict[s
         yield (
             f"c{ratio}_{prefix}state",
             {
-                "size": _state_size(pool, ratio),
+                "size": _state_size(pool, ratio, part),
                 "page": 1,
                 "ring": int(part.ring_size),
                 "align": ratio,
@@ -103,7 +103,10 @@ def _states(pool: Any, prefix: str, reach: _Reach) -> Iterator[tuple[str, dict[s
         )
 
 
-def _state_size(pool: Any, ratio: int) -> int | None:
+def _state_size(pool: Any, ratio: int, part: Any) -> int | None:
+    if ratio == 2:
+        # A pair ring a request slot, whose size no configured number states (V4.1).
+        return int(pool.num_req_slots * part.ring_size)
     configs = getattr(pool, "compressed_pool_configs", None)
     if configs is not None:
         return int(configs[ratio].state_size) if ratio in configs else None
@@ -116,12 +119,18 @@ def _last_state_row(part: Any, ratio: int, reach: _Reach) -> int | None:
     if by_request and hasattr(part, _BY_REQUEST):
         positions = torch.arange(2 * part.ring_size)
         slots = torch.full_like(positions, reach.slot)
-        return int(getattr(part, _BY_REQUEST)(slots, positions).max())
+        return int(getattr(part, _BY_REQUEST)(slots, positions).max()) + _banks(part)
     if not by_request and hasattr(part, _BY_LOCATION) and reach.swa is not None:
         # Within a page the row is location % ring: one page's worth of locations shows them all.
         locations = torch.arange(max(0, reach.swa + 1 - part.swa_page_size), reach.swa + 1)
-        return int(getattr(part, _BY_LOCATION)(locations).max())
+        return int(getattr(part, _BY_LOCATION)(locations).max()) + _banks(part)
     return None
+
+
+def _banks(part: Any) -> int:
+    """How far the last bank of draft states lies behind the first (online c128 with MTP)."""
+    drafts = int(getattr(part, "online_mtp_max_draft_tokens", 0))
+    return drafts * int(getattr(part, "online_mtp_state_slot_offset", 0))
 
 
 _BY_REQUEST = "translate_from_req_position_to_state_loc"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import logging
 import os
 import sys
 import traceback
@@ -130,6 +131,8 @@ def main() -> None:
     os.dup2(2, 1)
     sys.path[:] = [*sys.argv[1:], *sys.path[1:]]
     _load_contracts()
+    # SGLang logs several lines for each pool; nobody reads them, and writing takes its time.
+    logging.disable(logging.CRITICAL)
     worker = None
     for line in sys.stdin:
         try:

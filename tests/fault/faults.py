@@ -1,7 +1,7 @@
 """Seeded faults: each an edit of SGLang's source, with the contracts that must catch it.
 
-They are applied to release 0.5.23 as it is loaded, on which every contract holds without them.
-``caught_by`` is exact: the contracts named are violated, and no other is.
+They are applied to release 0.5.23 as it is loaded, on which the contracts about stages and slopes
+hold without them. ``caught_by`` is exact: of these contracts the named are violated, and no other.
 """
 
 from __future__ import annotations

@@ -13,10 +13,12 @@ from contracts.profiles import PROFILES
 from contracts.subject.client import Client
 from contracts.trial import Trial, run
 from tests.fault.faults import FAULTS, HIDDEN_BUFFER, SUBJECT, Fault
+from tests.releases import CORE
 
 #: Enough to reach each fault; what is found need not be shrunk to be counted.
 SETTINGS = settings(PROFILES["gate"], max_examples=40, phases=(Phase.explicit, Phase.generate))
-ALONE = [contract for contract in law.ALL.values() if not contract.needs_baseline]
+EXAMPLES = ("flash-pp1", "flash-pp4", "flash-eagle-3-1-4", "flash-22gb-pp4-10-11-11-11")
+ALONE = [law.get(name) for name in CORE]
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def faulty(clients: Callable[[str], Client]) -> Iterator[Callable[[Fault], Clien
 def _trials(client: Client, baseline: Client | None = None) -> dict[str, Trial]:
     contracts = ALONE if baseline is None else [law.get("pp1-unchanged")]
     return {
-        contract.id: run(contract, client, baseline=baseline, profile=SETTINGS)
+        contract.id: run(contract, client, baseline=baseline, profile=SETTINGS, examples=EXAMPLES)
         for contract in contracts
     }
 

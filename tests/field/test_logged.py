@@ -110,11 +110,17 @@ def test_logged_use_of_memory(clients: Callable[[str], Client]) -> None:
     """Red when PP4 on 0.5.12.post1 no longer uses the 9.8 to 10.5 of 35.57 GiB that were logged."""
     request = Request(deployment=NAMED["pro-h800-pp4"], views=frozenset({"final"}))
     observation = observed(clients("0.5.12.post1"), request)
-    used = [rank.final.bytes / GiB for rank in observation.ranks if rank.final]
-    # Free memory before and after, read from the log at 0.01 GiB each; what else a server
-    # allocates in between (the request pool, 1 GiB on all ranks, was there before) is small.
-    assert min(used) == pytest.approx(9.80, abs=0.35)
-    assert max(used) == pytest.approx(10.48, abs=0.35)
+    views = [rank.final for rank in observation.ranks if rank.final]
+    # The log's figures are free memory before and after: with the request pool, one row of int32
+    # for each of 257 slots and a context of 1,048,576 + 4 tokens, with what CUDA's caching
+    # allocator rounds up (at most 2 MiB a buffer, 0.13 GiB here), and with whatever else a server
+    # takes in between, of which the log says nothing: a tenth of a GiB is granted to it.
+    request_pool = 257 * (1_048_576 + 4) * 4
+    used = [(view.bytes + request_pool) / GiB for view in views]
+    buffers = sum(part.buffers for part in views[0].pool.components.values())
+    rounding = buffers * 2 / 1024 + 0.1
+    assert min(used) == pytest.approx(9.80, abs=rounding)
+    assert max(used) == pytest.approx(10.48, abs=rounding)
 
 
 @pytest.mark.xdist_group("0.5.15.post1")
@@ -122,6 +128,7 @@ def test_profiled_tokens_of_a_real_pp4_run(clients: Callable[[str], Client]) -> 
     """Red when the stages' capacities are not in the proportion that 8xH200 have shown.
 
     The run's budget is not on record: it is taken from the first stage, and predicts the others.
+    Nor is its request limit, by which the stages reserve c128 state: hence the tolerance.
     """
     logged = [34.66, 26.81, 29.51, 26.81]
     deployment = NAMED["flash-h200-pp4"]
@@ -134,4 +141,4 @@ def test_profiled_tokens_of_a_real_pp4_run(clients: Callable[[str], Client]) -> 
 
     first = capacities(deployment)[0]
     scaled = round(deployment.budget * logged[0] / first)
-    assert capacities(deployment.with_budget(scaled)) == pytest.approx(logged, abs=0.02)
+    assert capacities(deployment.with_budget(scaled)) == pytest.approx(logged, rel=0.003)

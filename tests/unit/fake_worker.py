@@ -73,7 +73,10 @@ def lives(subject: Subject) -> list[Life]:
     """The processes that a fake subject has had, in the order of their starts."""
     found = []
     for log in sorted((subject.python.parent / "log").iterdir()):
-        first, *events = map(json.loads, log.read_text(encoding="utf-8").splitlines())
+        noted = log.read_text(encoding="utf-8").splitlines()
+        if not noted:
+            continue  # ended in the middle of its first note
+        first, *events = map(json.loads, noted)
         found.append(Life(int(log.stem.split("-")[1]), first["argv"], first["environ"], events))
     return found
 

@@ -127,7 +127,8 @@ def test_hanging_at_the_start(start: Callable[..., Client]) -> None:
     client = start(hello="hang", start_timeout=SHORT)
     with pytest.raises(SubjectUnreadable, match=r"no answer within 0\.3 s"):
         _ = client.info
-    assert [life.alive for life in lives(client.subject)] == [False]
+    # On a busy machine it is ended before it could note anything.
+    assert not any(life.alive for life in lives(client.subject))
 
 
 def test_a_subject_that_says_at_the_start_that_it_is_unreadable(

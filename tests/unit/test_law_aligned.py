@@ -19,6 +19,8 @@ from .observations import deployment
         ({"swa_full_tokens_ratio": 1}, 256),
         ({"swa_full_tokens_ratio": 0.15, "page_size": 512}, 512 * 20),
         ({"page_size": None}, 256 * 100),
+        # Up to 0.5.20 a stated 0.8 gives 0.1: both must recur.
+        ({"swa_full_tokens_ratio": 0.8}, 256 * 10),
     ],
 )
 def test_the_period_is_whole_pages_and_windows_of_both_kinds_of_token(

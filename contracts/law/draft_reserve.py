@@ -1,0 +1,134 @@
+"""On every rank, the bytes reserved for the draft at a token count are the bytes that the draft's
+pool allocates there, up to named guard terms; a rank without a draft's pool reserves nothing.
+
+What is reserved and not used is capacity lost to every deployment that speculates; what is used and
+not reserved makes it run out of memory.
+
+``DSV4PoolConfigurator`` in ``srt/model_executor/pool_configurator.py`` reserves for a draft by
+scaling what it charges to one layer more than the stage has: an average layer of the stage. But a
+draft's layers have the ratio 0 and no compressed parts, so that its ``DeepSeekV4TokenToKVPool``
+(``srt/mem_cache/deepseek_v4_memory_pool.py``) takes less than an average layer does; and a draft of
+several layers, as DSpark's are, may take more. Where the SWA pool is sized by requests (V4.1), the
+fixed bytes are scaled in the same way. bytedance-iaas/sglang#730 reserved on ranks that have
+no draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from contracts.contract import Evidence, NotApplicable, NotJudged, Request, Violation
+from contracts.deployment import Deployment
+from contracts.law import _aligned, _growth, _guard, _needs, _rounding
+from contracts.law._say import by_distance, contract_id, number, violation
+from contracts.observation import Pool, Rank, View
+
+_ID = contract_id(__name__)
+
+#: Of the bytes that are reserved no part of one is.
+_WHOLE_BYTES = 1
+
+
+def plan(deployment: Deployment) -> tuple[Request, ...]:
+    """Pools at aligned token counts, and what the first of them is charged."""
+    counts = _aligned.token_counts(deployment)
+    return (
+        Request(deployment=deployment, tokens=counts),
+        Request(deployment=deployment, tokens=counts[:1], views=frozenset({"charge"})),
+    )
+
+
+def judge(evidence: Evidence) -> Iterator[Violation]:
+    """Compare the reserve with the draft's pool on every rank."""
+    grown, charged = _needs.observations(evidence, 2)
+    counts = _aligned.token_counts(grown.deployment)
+    ranks = [
+        _Seen(
+            rank, tuple(_needs.at(rank, tokens) for tokens in counts), _needs.at(asked, counts[0])
+        )
+        for rank, asked in zip(grown.ranks, charged.ranks, strict=True)
+    ]
+    if not any(seen.has_part() for seen in ranks):
+        raise NotApplicable("nothing is reserved for a draft, and there is none")
+    parts = [_judge_rank(seen, grown.deployment.pp_size) for seen in ranks]
+    yield from by_distance(_needs.decided(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A rank, its views at aligned token counts, and the first of them with its charge."""
+
+    rank: Rank
+    views: tuple[View, ...]
+    charged: View
+
+    def per_token(self) -> Fraction:
+        """Bytes that the coefficient has for a draft."""
+        configurator = self.rank.configurator
+        both = Fraction(configurator.bytes_per_full_token)
+        return both - Fraction(configurator.target_bytes_per_full_token)
+
+    def rounding(self) -> Fraction:
+        """How far float64 rounding can have moved the bytes that are reserved by the token."""
+        configurator = self.rank.configurator
+        charges = (configurator.bytes_per_full_token, configurator.target_bytes_per_full_token)
+        return self.views[0].tokens * sum(map(_rounding.float_rounding, charges), Fraction())
+
+    def has_part(self) -> bool:
+        """Whether the rank reserves for a draft, or has its pool."""
+        reserved = self.views[0].tokens * self.per_token()
+        return abs(reserved) > self.rounding() or self.views[0].draft is not None
+
+
+def _judge_rank(seen: _Seen, of: int) -> Iterator[Violation]:
+    first, second = seen.views[:2]
+    rounding = seen.rounding()
+    slack = _WHOLE_BYTES + rounding
+    reserved = first.tokens * seen.per_token()
+    pools = [first.draft]
+    if not _growth.by_tokens(first, second):
+        reserved += _fixed(seen)
+        # What the target reserves beside its size is not charged, or it is; both will do.
+        pools.append(first.pool)
+    guard = _guard.guard(pools)
+    allocated = 0 if first.draft is None else first.draft.bytes
+    alignment = _growth.cut_off(first, second, _draft)
+    too_much = reserved > allocated + alignment + slack
+    if not too_much and not guard.is_exceeded_by(allocated + alignment - reserved - slack):
+        return
+    yield violation(
+        _ID,
+        rank=seen.rank.rank,
+        of=of,
+        what="bytes reserved for the draft",
+        observed=reserved,
+        expected=allocated,
+        source=f"allocated at {first.tokens} tokens",
+        component="draft",
+        details=(
+            *(() if too_much else guard.say()),
+            *([f"{_growth.ALIGNMENT} ±{number(alignment)}"] if alignment else ()),
+            f"whole bytes ±{_WHOLE_BYTES}",
+            _rounding.say(rounding),
+        ),
+    )
+
+
+def _fixed(seen: _Seen) -> Fraction:
+    """Bytes reserved at any size, where the SWA pool is sized by the requests and so is a draft's.
+
+    It is what is charged as fixed beyond what the target's pool has as fixed.
+    """
+    first = seen.views[0]
+    charge = seen.charged.charge
+    if charge is None:
+        raise NotJudged(f"rank {seen.rank.rank} has no charge at {first.tokens} tokens")
+    charged = charge - first.tokens * Fraction(seen.rank.configurator.bytes_per_full_token)
+    slope = _growth.per_token(seen.rank, seen.views, "the pool", lambda view: view.pool.bytes)
+    return charged - (first.pool.bytes - first.tokens * slope)
+
+
+def _draft(view: View) -> Pool | None:
+    return view.draft
