@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from contracts.contract import NotJudged
-from contracts.law import _guard
+from contracts.contract import NotJudged, Request
+from contracts.deployment import Deployment
+from contracts.law import _aligned, _guard
 from contracts.observation import Component, Pool, Rank, View
 
-__all__ = ["ALIGNMENT", "by_tokens", "cut_off", "per_token"]
+__all__ = ["ALIGNMENT", "by_tokens", "cut_off", "grown_and_charged", "per_token"]
 
 #: The name of what is cut off, in messages.
 ALIGNMENT = "alignment"
+
+
+def grown_and_charged(deployment: Deployment) -> tuple[Request, Request]:
+    """Pools at three aligned token counts, and what the first of them is charged.
+
+    The charge is asked for apart: it is found by bisection, and growth alone is asked for more.
+    """
+    counts = _aligned.token_counts(deployment)
+    return (
+        Request(deployment=deployment, tokens=counts),
+        Request(deployment=deployment, tokens=counts[:1], views=frozenset({"charge"})),
+    )
 
 
 def per_token(

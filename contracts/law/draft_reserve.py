@@ -33,11 +33,7 @@ _WHOLE_BYTES = 1
 
 def plan(deployment: Deployment) -> tuple[Request, ...]:
     """Pools at aligned token counts, and what the first of them is charged."""
-    counts = _aligned.token_counts(deployment)
-    return (
-        Request(deployment=deployment, tokens=counts),
-        Request(deployment=deployment, tokens=counts[:1], views=frozenset({"charge"})),
-    )
+    return _growth.grown_and_charged(deployment)
 
 
 def judge(evidence: Evidence) -> Iterator[Violation]:

@@ -16,12 +16,13 @@ charge also knew nothing of pages that are padded to a multiple of 576 bytes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from fractions import Fraction
 
-from contracts.contract import Evidence, NotJudged, Request, Violation
+from contracts.contract import Evidence, Request, Violation
 from contracts.deployment import Deployment
-from contracts.law import _aligned, _needs, _rounding
+from contracts.law import _aligned, _growth, _needs, _rounding
 from contracts.law._say import by_distance, contract_id, number, numbers, violation
 from contracts.observation import Rank, View
 
@@ -45,7 +46,7 @@ def judge(evidence: Evidence) -> Iterator[Violation]:
 def _judge_rank(rank: Rank, of: int, counts: tuple[int, int, int]) -> Iterator[Violation]:
     views = [_needs.at(rank, tokens) for tokens in counts]
     _needs.same_requests(views)
-    allocated = _growth(rank, views)
+    allocated = _grown(rank, views)
     charge = rank.configurator.target_bytes_per_full_token
     slack = _rounding.float_rounding(charge)
     total = sum(allocated.values(), Fraction())
@@ -65,24 +66,16 @@ def _judge_rank(rank: Rank, of: int, counts: tuple[int, int, int]) -> Iterator[V
     )
 
 
-def _growth(rank: Rank, views: list[View]) -> dict[str, Fraction]:
+def _grown(rank: Rank, views: list[View]) -> dict[str, Fraction]:
     """Bytes per further token of each component of the target's pool."""
-    first, second, third = views
-    growth = {}
-    for name in sorted({name for view in views for name in view.pool.components}):
-        sizes = [_bytes(view, name) for view in views]
-        below, above = sizes[1] - sizes[0], sizes[2] - sizes[1]
-        if below != above:
-            raise NotJudged(
-                f"rank {rank.rank}: {name} is not affine between aligned sizes: it grows by "
-                f"{below} bytes from {first.tokens} to {second.tokens} tokens, "
-                f"by {above} to {third.tokens}"
-            )
-        growth[name] = Fraction(below, second.tokens - first.tokens)
-    return growth
+    names = sorted({name for view in views for name in view.pool.components})
+    return {
+        name: _growth.per_token(rank, views, name, functools.partial(_bytes, name))
+        for name in names
+    }
 
 
-def _bytes(view: View, name: str) -> int:
+def _bytes(name: str, view: View) -> int:
     component = view.pool.components.get(name)
     return 0 if component is None else component.bytes
 

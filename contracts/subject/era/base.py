@@ -155,14 +155,6 @@ class Era(abc.ABC):
         ``target`` (the target's built runner) the draft's."""
 
     @abc.abstractmethod
-    def configurator(self, runner: Any) -> Any:
-        """What SGLang's factory makes for a rank."""
-
-    @abc.abstractmethod
-    def size(self, runner: Any, budget: int) -> Any:
-        """SGLang's ``MemoryPoolConfig`` for a byte budget, constrained and finalized."""
-
-    @abc.abstractmethod
     def size_for_tokens(self, runner: Any, configurator: Any, tokens: int) -> Any:
         """SGLang's ``MemoryPoolConfig`` for a token count, finalized."""
 
@@ -189,6 +181,20 @@ class Era(abc.ABC):
     @abc.abstractmethod
     def reducing(self, args: Any, group: Group) -> contextlib.AbstractContextManager[None]:
         """Let SGLang's minimum over the ranks run on ``group``."""
+
+    # -- the same in all eras ------------------------------------------------------------------
+
+    def configurator(self, runner: Any) -> Any:
+        """From the factory that SGLang itself calls for a rank."""
+        from sglang.srt.model_executor.pool_configurator import create_memory_pool_configurator
+
+        return create_memory_pool_configurator(runner)
+
+    def size(self, runner: Any, budget: int) -> Any:
+        """SGLang's ``MemoryPoolConfig``, constrained and finalized, by its own resolution; the
+        budget stands where it would profile a GPU."""
+        runner.observed_budget = budget
+        return runner._resolve_memory_pool_config(pre_model_load_memory=0)
 
     # -- the observation -----------------------------------------------------------------------
 

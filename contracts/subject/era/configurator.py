@@ -146,17 +146,6 @@ class ConfiguratorEra(Era):
             **{name: value for name, value in values.items() if name in wanted}
         )
 
-    def configurator(self, runner: Any) -> Any:
-        """From the factory that the KVCacheConfigurator itself calls."""
-        from sglang.srt.model_executor.pool_configurator import create_memory_pool_configurator
-
-        return create_memory_pool_configurator(runner)
-
-    def size(self, runner: Any, budget: int) -> Any:
-        """SGLang's own resolution, with the budget where it profiles the GPU."""
-        runner.observed_budget = budget
-        return runner._resolve_memory_pool_config(pre_model_load_memory=0)
-
     def size_for_tokens(self, runner: Any, configurator: Any, tokens: int) -> Any:
         """As SGLang does after a constraint has changed the token count."""
         config = configurator.calculate_pool_sizes_from_max_tokens(tokens, runner.page_size)

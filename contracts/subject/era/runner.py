@@ -54,17 +54,6 @@ class RunnerEra(CountedLayers):
         """A typed record of what the mixin and the configurator read of a ModelRunner."""
         return self._runner_class(args, model_config, stage, group, device=device, target=target)
 
-    def configurator(self, runner: Any) -> Any:
-        """From the factory that the mixin itself calls."""
-        from sglang.srt.model_executor.pool_configurator import create_memory_pool_configurator
-
-        return create_memory_pool_configurator(runner)
-
-    def size(self, runner: Any, budget: int) -> Any:
-        """The mixin's own resolution, with the budget where it profiles the GPU."""
-        runner.observed_budget = budget
-        return runner._resolve_memory_pool_config(pre_model_load_memory=0)
-
     def size_for_tokens(self, runner: Any, configurator: Any, tokens: int) -> Any:
         """As the mixin does after a constraint has changed the token count."""
         config = configurator.calculate_pool_sizes_from_max_tokens(tokens, runner.page_size)
