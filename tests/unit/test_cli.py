@@ -512,7 +512,13 @@ def test_interrupt(
     subject = fake()
     bell = os.open(subject.python.parent / "bell", os.O_RDONLY | os.O_NONBLOCK)
     words = ("observe", "--sglang", subject.python, "--fake", "ring and hang")
-    process = started(*words, stdout=subprocess.PIPE)
+    # A shell that puts the tests into the background has them ignore interrupts; a process that
+    # is started then would ignore them too, and a terminal's user is not in that case.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = started(*words, stdout=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.stderr is not None
     heard, _, _ = select.select([bell, process.stderr.fileno()], [], [], PATIENCE)
     os.close(bell)
