@@ -8,6 +8,7 @@ same deployments are drawn for every contract and subject.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from contracts.contract import (
 )
 from contracts.deployment import Deployment
 from contracts.ledger import EMPTY, Entry, Ledger
-from contracts.observation import Failed, Observation, Refused, Unreadable
+from contracts.observation import Failed, Observation, Outcome, Refused, Unreadable
 from contracts.subject.client import Client, SubjectUnreadable
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
@@ -100,12 +101,7 @@ def examine(
         if baseline is None:
             raise NotJudged("there is no baseline subject; name one with --baseline")
         other = tuple(_observation(baseline.observe(request)) for request in requests)
-    evidence = Evidence(observations=observed, baseline=other)
-    stages = evidence.observation.stages()
-    return [
-        Finding(violation=violation, deployment=deployment, stages=stages)
-        for violation in _judged(contract, evidence)
-    ]
+    return _findings(contract, deployment, Evidence(observations=observed, baseline=other))
 
 
 def _examine_outcomes(
@@ -116,8 +112,12 @@ def _examine_outcomes(
         if isinstance(outcome, Unreadable):
             raise NotJudged(outcome.reason)
     observed = tuple(outcome for outcome in outcomes if isinstance(outcome, Observation))
-    evidence = Evidence(observations=observed, outcomes=outcomes)
-    stages = observed[0].stages() if observed else ""
+    return _findings(contract, deployment, Evidence(observations=observed, outcomes=outcomes))
+
+
+def _findings(contract: Contract, deployment: Deployment, evidence: Evidence) -> list[Finding]:
+    # Where all was refused or failed, no stages were computed.
+    stages = evidence.observation.stages() if evidence.observations else ""
     return [
         Finding(violation=violation, deployment=deployment, stages=stages)
         for violation in _judged(contract, evidence)
@@ -134,7 +134,7 @@ def _judged(contract: Contract, evidence: Evidence) -> list[Violation]:
         raise NotJudged(f"the judge failed: {type(error).__name__}: {error}") from error
 
 
-def _observation(outcome: Observation | Refused | Failed | Unreadable) -> Observation:
+def _observation(outcome: Outcome) -> Observation:
     match outcome:
         case Observation():
             return outcome
@@ -195,15 +195,7 @@ class _Search:
                 self.stumble(error, example.deployment)
                 continue
             if findings:
-                first = findings[0]
-                self.examples.append(
-                    Finding(
-                        violation=first.violation,
-                        deployment=first.deployment,
-                        stages=first.stages,
-                        example=example.name,
-                    )
-                )
+                self.examples.append(dataclasses.replace(findings[0], example=example.name))
 
     def stumble(self, error: Stumbled, deployment: Deployment) -> None:
         """Remember the first deployment that SGLang could not size."""

@@ -95,21 +95,19 @@ class Group:
     """A process group of which this process plays every rank, one after the other.
 
     SGLang reduces the token count over it with MIN. ``reduce`` stands for that all-reduce: it
-    notes what a rank contributes and answers with the agreed minimum once that is known.
+    leaves a rank its own capacity until the minimum over the ranks is agreed, then answers with it.
     """
 
     def __init__(self, size: int) -> None:
         self.world_size = size
         self.rank_in_group = 0
         self.cpu_group = None
-        self.contributed: list[int] = []
         self.agreed: int | None = None
 
     def reduce(self, tensor: torch.Tensor, op: Any = None, group: Any = None) -> None:  # noqa: ARG002
         """Stand for ``torch.distributed.all_reduce`` with MIN, in place."""
         if op != torch.distributed.ReduceOp.MIN:
             raise UnknownAPI(f"the ranks are reduced with {op}, not with MIN")
-        self.contributed.append(int(tensor.item()))
         if self.agreed is not None:
             tensor.fill_(self.agreed)
 
@@ -343,7 +341,7 @@ class Era(abc.ABC):
         with step("allocation"):
             runner, pool = self._built(rank, group, plan, config, target=None)
         draft = None
-        if self.owns_draft(rank.args, rank.stage, group):
+        if self.owns_draft(rank.args):
             with step("draft allocation"):
                 draft = self._built(rank, group, plan, config, target=runner)[1]
         tokens = int(config.max_total_num_tokens)
@@ -387,9 +385,8 @@ class Era(abc.ABC):
         }
         return runner, document
 
-    def owns_draft(self, args: Any, stage: Stage, group: Group) -> bool:
-        """Whether SGLang's scheduler creates a draft worker on this rank."""
-        del stage, group
+    def owns_draft(self, args: Any) -> bool:
+        """Whether SGLang's scheduler creates a draft worker, as it then does on every rank."""
         return self.argument(args, "speculative_algorithm") is not None
 
     def argument(self, args: Any, name: str) -> Any:
