@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,12 @@ from hypothesis import settings
 
 from contracts import law, profiles
 from contracts.ledger import Ledger, LedgerError, load, shipped
-from contracts.subject.client import Client, SubjectUnreadable
+from contracts.subject.client import Client, SubjectUnreadable, default_jobs
 from contracts.subject.overlay import ConsoleReport, OverlayError
 from contracts.subject.placeholders import PLACEHOLDERS
 from contracts.subject.releases import NEWEST
 from contracts.subject.resolve import SubjectError, resolve
+from contracts.trial import Trial, Workforce, run
 
 profiles.register()
 
@@ -48,6 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["meta", "cpu", "cuda"],
         default="meta",
         help="where the pools are built (default: meta, which needs no memory)",
+    )
+    group.addoption(
+        "--jobs",
+        metavar="N",
+        type=int,
+        default=default_jobs(),
+        help="workers side by side (default: one a core, at most 4)",
     )
     group.addoption(
         "--ledger",
@@ -169,21 +177,38 @@ def gate_ledger(pytestconfig: pytest.Config) -> Ledger:
 
 
 @pytest.fixture(scope="session")
-def gate_client(pytestconfig: pytest.Config) -> Client:
-    """The subject of the gate, on the device that was asked for."""
+def gate_workforce(pytestconfig: pytest.Config) -> Iterator[Workforce]:
+    """Clients of the gate's subject and baseline, on the device that was asked for."""
     device = pytestconfig.getoption("device")
     if device == "cuda":
         torch = pytest.importorskip("torch")
         if not torch.cuda.is_available():
             pytest.skip("--device cuda: torch finds no CUDA device on this machine")
-    return _client(pytestconfig, pytestconfig.getoption("sglang"), device)
+    jobs, named = pytestconfig.getoption("jobs"), pytestconfig.getoption("baseline")
+    subjects = _client(pytestconfig, pytestconfig.getoption("sglang"), device).alike(jobs)
+    baselines = _client(pytestconfig, named, device).alike(jobs) if named else ()
+    yield Workforce(subjects, baselines)
+    for client in (*subjects[1:], *baselines[1:]):
+        client.close()
 
 
 @pytest.fixture(scope="session")
-def gate_baseline(pytestconfig: pytest.Config) -> Client | None:
-    """The baseline of the gate, if one was named."""
-    named = pytestconfig.getoption("baseline")
-    return _client(pytestconfig, named, pytestconfig.getoption("device")) if named else None
+def gate_trials(
+    request: pytest.FixtureRequest, gate_workforce: Workforce, gate_ledger: Ledger
+) -> Mapping[str, Trial]:
+    """The trials of the contracts that are to be tested, all made in one go."""
+    chosen = {
+        str(item.callspec.params["contract_id"]): None
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "gate_trials" in item.fixturenames
+    }
+    contracts = [
+        contract
+        for contract in map(law.get, chosen)
+        if gate_workforce.baselines or not contract.needs_baseline
+    ]
+    trials = run(contracts, gate_workforce, ledger=gate_ledger)
+    return {trial.contract: trial for trial in trials}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from contracts.deployment import Deployment
 
 __all__ = [
+    "Capabilities",
     "Component",
     "Configurator",
     "Failed",
@@ -33,18 +34,45 @@ JSON = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a subject has names for, so that it can be asked for it.
+
+    ``algorithms`` are speculative algorithms for these models, ``arguments`` the server arguments,
+    ``variables`` the environment variables that it reads, ``model_types`` the types of the
+    DeepSeek-V4 family that a ``config.json`` may state. A name says nothing of what it goes
+    together with: that is the subject's to refuse.
+    """
+
+    algorithms: frozenset[str] = frozenset()
+    arguments: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
+    model_types: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_json(cls, document: JSON) -> Capabilities:
+        """Read what a worker says of its subject; what it does not say, it does not know."""
+        names = (field.name for field in dataclasses.fields(cls))
+        return cls(**{name: frozenset(document.get(name, ())) for name in names})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectInfo:
     """Which SGLang was observed.
 
     ``label`` is what the user named, ``version`` what the subject says of itself, ``era`` the
-    adapter that read it, ``algorithms`` the speculative algorithms it knows for these models.
+    adapter that read it, ``capabilities`` what it can be asked for.
     """
 
     label: str
     version: str
     era: str
-    algorithms: tuple[str, ...] = ()
+    capabilities: Capabilities = Capabilities()
     placeholders: tuple[str, ...] = ()
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """The speculative algorithms that it knows for these models."""
+        return tuple(sorted(self.capabilities.algorithms, reverse=True))
 
     def to_json(self) -> dict[str, JSON]:
         """As the ``subject`` object of the JSON interfaces."""

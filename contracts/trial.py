@@ -1,59 +1,32 @@
-"""A trial: one contract, one subject, many deployments; it ends in a verdict.
+"""Trials: contracts, one subject, many deployments; each ends in a verdict.
 
-The pytest gate and the command line both judge through here. The deployments come from the
-published examples, which always run, and from the strategies; a counterexample is shrunk. The
-same deployments are drawn for every contract and subject.
+The pytest gate and the command line both judge through here. The deployments are the published
+examples and what Hypothesis draws, the same for every contract and subject. All contracts are
+judged on all of them first (:mod:`contracts.survey`); a contract that turns out to be violated is
+then searched alone, so that Hypothesis shrinks the counterexample.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import math
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from hypothesis import given, reject, settings
+from hypothesis import given, settings
 from hypothesis.errors import HypothesisException
 
 from contracts import law
-from contracts.contract import (
-    Contract,
-    Evidence,
-    NotApplicable,
-    NotJudged,
-    Request,
-    Verdict,
-    Violation,
-)
+from contracts.contract import Contract, NotApplicable, NotJudged, Verdict
 from contracts.deployment import Deployment
+from contracts.examination import Finding, Rejected, Stumbled, examine
 from contracts.ledger import EMPTY, Entry, Ledger
-from contracts.observation import Failed, Observation, Outcome, Refused, Unreadable
-from contracts.subject.client import Client, SubjectUnreadable
+from contracts.observation import SubjectInfo
+from contracts.subject.client import Client
+from contracts.survey import Named, Pair, Tally, survey
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
 
-__all__ = ["Finding", "Rejected", "Stumbled", "Trial", "examine", "run", "stale"]
-
-
-class Stumbled(Exception):
-    """SGLang raised what is no refusal on a legal deployment: it was not judged, others may be."""
-
-
-class Rejected(Exception):
-    """SGLang refused the deployment, or the baseline did; the text is its own sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """A violation with the deployment that shows it; ``stages`` as the subject computed them."""
-
-    violation: Violation
-    deployment: Deployment
-    stages: str
-    example: str | None = None
-    """The name of the published example, or None for a generated deployment."""
+__all__ = ["Trial", "Workforce", "drawn", "examples", "run", "stale"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +36,9 @@ class Trial:
     ``deployments`` were judged, ``rejected`` of the drawn ones were refused by SGLang; both count
     different deployments, however often Hypothesis drew one.
     ``finding`` is the violation to show: the shrunk one where a generated deployment violates.
-    ``worst`` is the largest factor that was seen, on any deployment, ``known`` the deployments
-    whose violations the ledger covers; those do not make the verdict. ``examples`` are the
-    published examples that violate. ``reason`` says why nothing was judged, or why the search
+    ``worst`` is the violation whose factor is farthest from 1, on any deployment; ``known`` counts
+    the deployments whose violations the ledger covers; those do not make the verdict. ``examples``
+    are the published examples that violate. ``reason`` says why nothing was judged, or why judging
     broke off.
     """
 
@@ -73,207 +46,151 @@ class Trial:
     verdict: Verdict
     deployments: int
     rejected: int
-    seconds: float
     finding: Finding | None = None
-    worst: float | None = None
+    worst: Finding | None = None
     known: int = 0
     examples: tuple[Finding, ...] = ()
     reason: str | None = None
 
-
-def examine(
-    contract: Contract, deployment: Deployment, client: Client, baseline: Client | None = None
-) -> list[Finding]:
-    """Judge one deployment. An empty list means that the contract held on it.
-
-    Raises:
-        Rejected: SGLang refused the deployment.
-        Stumbled: SGLang raised something unexpected on it.
-        NotApplicable: the contract says nothing about the deployment.
-        NotJudged: the subject could not be observed, or the evidence does not decide.
-    """
-    requests = contract.plan(deployment)
-    if contract.judges_refusals:
-        return _examine_outcomes(contract, deployment, requests, client)
-    observed = tuple(_observation(client.observe(request)) for request in requests)
-    other: tuple[Observation, ...] = ()
-    if contract.needs_baseline:
-        if baseline is None:
-            raise NotJudged("there is no baseline subject; name one with --baseline")
-        other = tuple(_observation(baseline.observe(request)) for request in requests)
-    return _findings(contract, deployment, Evidence(observations=observed, baseline=other))
+    @property
+    def factor(self) -> float | None:
+        """The factor of the worst violation, None where there is none or it has no factor."""
+        return None if self.worst is None else self.worst.violation.factor
 
 
-def _examine_outcomes(
-    contract: Contract, deployment: Deployment, requests: Sequence[Request], client: Client
-) -> list[Finding]:
-    outcomes = tuple(client.observe(request) for request in requests)
-    for outcome in outcomes:
-        if isinstance(outcome, Unreadable):
-            raise NotJudged(outcome.reason)
-    observed = tuple(outcome for outcome in outcomes if isinstance(outcome, Observation))
-    return _findings(contract, deployment, Evidence(observations=observed, outcomes=outcomes))
+@dataclass(frozen=True, slots=True)
+class Workforce:
+    """Clients of one subject, and of the baseline if there is one, that work side by side."""
+
+    subjects: tuple[Client, ...]
+    baselines: tuple[Client, ...] = ()
+
+    @property
+    def info(self) -> SubjectInfo:
+        """What the subject says of itself."""
+        return self.subjects[0].info
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """A subject and its baseline for each worker."""
+        if not self.baselines:
+            return [Pair(subject) for subject in self.subjects]
+        return [Pair(*pair) for pair in zip(self.subjects, self.baselines, strict=True)]
 
 
-def _findings(contract: Contract, deployment: Deployment, evidence: Evidence) -> list[Finding]:
-    # Where all was refused or failed, no stages were computed.
-    stages = evidence.observation.stages() if evidence.observations else ""
+def examples(names: Sequence[str] | None = None) -> list[Named]:
+    """The published examples: those with these names, or all."""
     return [
-        Finding(violation=violation, deployment=deployment, stages=stages)
-        for violation in _judged(contract, evidence)
+        Named(example.deployment, example.name)
+        for example in DEPLOYMENTS
+        if names is None or example.name in names
     ]
 
 
-def _judged(contract: Contract, evidence: Evidence) -> list[Violation]:
-    """What the judge says; a judge that breaks has said nothing."""
-    try:
-        return list(contract.judge(evidence))
-    except (NotJudged, NotApplicable):
-        raise
-    except Exception as error:  # a bug of ours, or a number that no judge expects
-        raise NotJudged(f"the judge failed: {type(error).__name__}: {error}") from error
+def drawn(info: SubjectInfo, profile: settings) -> list[Named]:
+    """The deployments that Hypothesis draws under a profile."""
+    collected: list[Named] = []
+    _over_drawn(info, profile, lambda deployment: collected.append(Named(deployment)))
+    return collected
 
 
-def _observation(outcome: Outcome) -> Observation:
-    match outcome:
-        case Observation():
-            return outcome
-        case Refused():
-            raise Rejected(f"{outcome.kind}: {outcome.sentence}")
-        case Failed():
-            raise Stumbled(f"{outcome.where} failed: {outcome.kind}: {outcome.sentence}")
-        case Unreadable():
-            raise NotJudged(outcome.reason)
+def _over_drawn(info: SubjectInfo, profile: settings, visit: Callable[[Deployment], None]) -> None:
+    # One inner function for whatever is done with the draws: Hypothesis seeds a derandomized
+    # search by it, so that they are the same deployments every time.
+    @profile
+    @given(deployments(capabilities=info.capabilities))
+    def judge(deployment: Deployment) -> None:
+        visit(deployment)
+
+    judge()
+
+
+def run(
+    contracts: Sequence[Contract],
+    workforce: Workforce,
+    *,
+    ledger: Ledger = EMPTY,
+    profile: settings | None = None,
+    names: Sequence[str] | None = None,
+    started: Callable[[int], None] = lambda total: None,  # noqa: ARG005
+    progress: Callable[[], None] = lambda: None,
+) -> list[Trial]:
+    """Try contracts on a subject. ``profile`` defaults to the loaded Hypothesis profile;
+    ``names`` limits the published examples to these; violations that ``ledger`` covers are counted
+    and do not make the verdict. ``started`` is told how many deployments there are, ``progress``
+    is called after each."""
+    chosen = profile or settings()
+    judged = [*examples(names), *drawn(workforce.info, chosen)]
+    started(len(judged))
+    tallies = survey(
+        contracts,
+        judged,
+        workforce.pairs,
+        info=workforce.info,
+        ledger=ledger,
+        progress=progress,
+    )
+    return [
+        _trial(contract, tallies[contract.id], workforce, ledger, chosen) for contract in contracts
+    ]
+
+
+def _trial(
+    contract: Contract, tally: Tally, workforce: Workforce, ledger: Ledger, profile: settings
+) -> Trial:
+    finding = _shown(contract, tally, workforce, ledger, profile)
+    reason = tally.reason or tally.stumbled
+    return Trial(
+        contract=contract.id,
+        verdict=_verdict(finding, reason, len(tally.judged)),
+        deployments=len(tally.judged),
+        rejected=len(tally.rejected),
+        finding=finding,
+        worst=tally.worst,
+        known=tally.known,
+        examples=tuple(finding for finding in tally.findings if finding.example is not None),
+        reason=reason if tally.judged or reason else "no deployment could be judged",
+    )
+
+
+def _shown(
+    contract: Contract, tally: Tally, workforce: Workforce, ledger: Ledger, profile: settings
+) -> Finding | None:
+    """The finding to show: of the drawn deployments a shrunk one, else the first example."""
+    if all(finding.example is not None for finding in tally.findings):
+        return tally.findings[0] if tally.findings else None
+    search = _Search(contract, workforce, ledger)
+    with contextlib.suppress(HypothesisException, _Violated):
+        _over_drawn(workforce.info, profile, search.visit)
+    first = next(finding for finding in tally.findings if finding.example is None)
+    return search.finding or first
 
 
 class _Violated(Exception):
     """The contract does not hold on the drawn deployment."""
 
 
-class _Halt(BaseException):
-    """Ends a search at once. No ``Exception``: Hypothesis would try to shrink it."""
-
-
 @dataclass(slots=True)
 class _Search:
+    """A search for the simplest deployment on which one contract is violated."""
+
     contract: Contract
-    client: Client
-    baseline: Client | None
+    workforce: Workforce
     ledger: Ledger
-    progress: Callable[[], None]
-    known: set[str] = field(default_factory=set)
-    judged: set[str] = field(default_factory=set)
-    rejected: set[str] = field(default_factory=set)
-    stumbled: str | None = None
     finding: Finding | None = None
-    worst: float | None = None
-    examples: list[Finding] = field(default_factory=list)
 
-    def examine(self, deployment: Deployment) -> list[Finding]:
-        findings = examine(self.contract, deployment, self.client, self.baseline)
-        self.judged.add(deployment.key())
-        self.progress()
+    def visit(self, deployment: Deployment) -> None:
+        """Raise on a violation that the ledger does not cover."""
+        pair = self.workforce.pairs[0]
+        try:
+            findings = examine(self.contract, deployment, pair.subject, pair.baseline)
+        except (Rejected, NotApplicable, NotJudged, Stumbled):
+            # The survey has counted it; here it only is no counterexample.
+            return
         for finding in findings:
-            self.worst = _farther(self.worst, finding.violation.factor)
-        unknown = [finding for finding in findings if not self.is_known(finding)]
-        if findings and not unknown:
-            self.known.add(deployment.key())
-        return unknown
-
-    def is_known(self, finding: Finding) -> bool:
-        return self.ledger.covers(finding.violation, finding.deployment, self.client.info)
-
-    def run_examples(self, names: Sequence[str] | None) -> None:
-        for example in DEPLOYMENTS:
-            if names is not None and example.name not in names:
-                continue
-            try:
-                findings = self.examine(example.deployment)
-            except (Rejected, NotApplicable):
-                continue
-            except Stumbled as error:
-                self.stumble(error, example.deployment)
-                continue
-            if findings:
-                self.examples.append(dataclasses.replace(findings[0], example=example.name))
-
-    def stumble(self, error: Stumbled, deployment: Deployment) -> None:
-        """Remember the first deployment that SGLang could not size."""
-        self.stumbled = self.stumbled or f"{error} [{deployment}]"
-
-    def run_drawn(self, profile: settings) -> None:
-        strategy = deployments(
-            algorithms=self.client.info.algorithms, pp=not self.contract.single_rank
-        )
-
-        # One inner function for all trials: Hypothesis seeds a derandomized search by it, so
-        # that every contract and subject is judged on the same deployments.
-        @profile
-        @given(strategy)
-        def judge(deployment: Deployment) -> None:
-            try:
-                findings = self.examine(deployment)
-            except Rejected:
-                self.rejected.add(deployment.key())
-                reject()
-            except NotApplicable:
-                return
-            except Stumbled as error:
-                self.stumble(error, deployment)
-                return
-            except (NotJudged, SubjectUnreadable) as error:
-                raise _Halt(f"{error} [{deployment}]") from error
-            if findings:
-                self.finding = findings[0]
+            if not self.ledger.covers(finding.violation, finding.deployment, self.workforce.info):
+                self.finding = finding
                 raise _Violated
-
-        with contextlib.suppress(_Violated):
-            judge()
-
-
-def _farther(one: float | None, other: float | None) -> float | None:
-    """Whichever factor is farther from 1, up or down."""
-    factors = [factor for factor in (one, other) if factor is not None]
-    return max(
-        factors, key=lambda factor: abs(math.log(factor)) if factor > 0 else math.inf, default=None
-    )
-
-
-def run(
-    contract: Contract,
-    client: Client,
-    *,
-    baseline: Client | None = None,
-    ledger: Ledger = EMPTY,
-    profile: settings | None = None,
-    progress: Callable[[], None] = lambda: None,
-    examples: Sequence[str] | None = None,
-) -> Trial:
-    """Try one contract on a subject. ``profile`` defaults to the loaded Hypothesis profile;
-    ``examples`` limits the published examples to these names; violations that ``ledger`` covers
-    are counted and do not make the verdict."""
-    started = time.monotonic()
-    search = _Search(contract, client, baseline, ledger, progress)
-    reason = None
-    try:
-        search.run_examples(examples)
-        search.run_drawn(profile or settings())
-        reason = search.stumbled
-    except (_Halt, NotJudged, SubjectUnreadable, HypothesisException) as error:
-        reason = str(error)
-    finding = search.finding or (search.examples[0] if search.examples else None)
-    return Trial(
-        contract=contract.id,
-        verdict=_verdict(finding, reason, len(search.judged)),
-        deployments=len(search.judged),
-        rejected=len(search.rejected),
-        seconds=time.monotonic() - started,
-        finding=finding,
-        worst=search.worst,
-        known=len(search.known),
-        examples=tuple(search.examples),
-        reason=reason if search.judged or reason else "no deployment could be judged",
-    )
 
 
 def stale(entry: Entry, client: Client, baseline: Client | None = None) -> str | None:

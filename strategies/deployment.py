@@ -7,6 +7,7 @@ import dataclasses
 from hypothesis import strategies as st
 
 from contracts.deployment import Deployment, Model
+from contracts.observation import Capabilities
 from strategies.layers import MAX_LAYERS, models
 from strategies.memory import MAX_BUDGET, Load, check_budget, memories
 from strategies.parallel import MAX_PP_SIZE, pipelines
@@ -17,7 +18,8 @@ __all__ = ["deployments"]
 
 def deployments(
     *,
-    algorithms: tuple[str, ...] = ("EAGLE",),
+    capabilities: Capabilities | None = None,
+    algorithms: tuple[str, ...] = ("EAGLE", "DSPARK"),
     pp: bool = True,
     max_layers: int = MAX_LAYERS,
     max_budget: int = MAX_BUDGET,
@@ -27,6 +29,9 @@ def deployments(
 
     The arguments set what may be drawn, never how often:
 
+    * ``capabilities``: what the subject knows; None is everything. They change no draw: what a
+      subject does not know is left out of what was drawn, so that all subjects are asked for the
+      same deployments as far as each of them can be.
     * ``algorithms``: the speculative algorithms that the subject knows; DSPARK came with 0.5.16.
       Speculation is generated at ``pp_size`` 1 only: most releases refuse it with a pipeline,
       and the two together come with an issue of their own.
@@ -47,7 +52,19 @@ def deployments(
         window=min(windows),
         speculative=bool(algorithms),
     )
-    return _deployments(shapes, algorithms, MAX_PP_SIZE if pp else 1, max_budget)
+    drawn = _deployments(shapes, algorithms, MAX_PP_SIZE if pp else 1, max_budget)
+    if capabilities is None:
+        return drawn
+    return drawn.map(lambda deployment: _known(deployment, capabilities))
+
+
+def _known(deployment: Deployment, capabilities: Capabilities) -> Deployment:
+    """A deployment without what a subject does not know."""
+    speculation = deployment.speculation
+    if speculation is None or speculation.algorithm in capabilities.algorithms:
+        return deployment
+    model = dataclasses.replace(deployment.model, extra={})
+    return dataclasses.replace(deployment, model=model, speculation=None)
 
 
 @st.composite

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.deployment import Deployment, DeploymentError
-from contracts.trial import Finding
+from contracts.examination import Finding
 
 __all__ = ["FOLDER", "Case", "CaseError", "load", "save"]
 

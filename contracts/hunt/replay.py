@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from contracts import law
 from contracts.contract import NotApplicable, NotJudged
+from contracts.examination import Finding, Rejected, Stumbled, examine
 from contracts.hunt.case import Case
 from contracts.subject.client import Client
-from contracts.trial import Finding, Rejected, Stumbled, examine
 
 __all__ = ["Answer", "Replay", "replay"]
 

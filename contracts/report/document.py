@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from contracts.examination import Finding
 from contracts.observation import SubjectInfo
-from contracts.trial import Finding, Trial
+from contracts.trial import Trial
 
 __all__ = ["judge_document"]
 
@@ -31,9 +32,8 @@ def _trial(trial: Trial, replay: str | None) -> dict[str, JSON]:
         "verdict": str(trial.verdict),
         "deployments": trial.deployments,
         "rejected": trial.rejected,
-        "seconds": round(trial.seconds, 3),
         "reason": trial.reason,
-        "worst": trial.worst,
+        "worst": trial.factor,
         "known": trial.known,
         "violation": None if trial.finding is None else _finding(trial.finding, replay),
         "examples": [

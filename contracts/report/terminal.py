@@ -21,7 +21,7 @@ def trial_line(trial: Trial) -> str:
     """A trial on one line, for the gate's footer."""
     line = (
         f"{trial.contract:<18} {trial.verdict:<10} {trial.deployments:>5} deployments "
-        f"{trial.rejected:>4} rejected {trial.seconds:>7.1f} s"
+        f"{trial.rejected:>4} rejected"
     )
     line += f"  {trial.known} known" if trial.known else ""
     return line if trial.reason is None else f"{line}  {trial.reason}"
@@ -32,18 +32,17 @@ def trials_table(trials: Sequence[Trial]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("contract")
     table.add_column("verdict")
-    for heading in ("worst", "deployments", "known", "rejected", "seconds"):
+    for heading in ("worst", "deployments", "known", "rejected"):
         table.add_column(heading, justify="right")
     table.add_column("reason", overflow="fold")
     for trial in trials:
         table.add_row(
             trial.contract,
             Text(trial.verdict, style=_STYLES[trial.verdict]),
-            _factor(trial.worst),
+            _factor(trial.factor),
             str(trial.deployments),
             str(trial.known or ""),
             str(trial.rejected),
-            f"{trial.seconds:.1f}",
             Text(trial.reason or ""),  # a plain text would lose its brackets as markup
         )
     return table

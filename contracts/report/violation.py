@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from contracts.examination import Finding
 from contracts.ledger import Ledger
 from contracts.observation import SubjectInfo
-from contracts.trial import Finding
 from contracts.units import format_bytes
 
 __all__ = ["ledger_line", "replay_line", "text"]

@@ -21,10 +21,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from contracts.contract import Request
-from contracts.observation import Failed, Observation, Outcome, Refused, SubjectInfo, Unreadable
+from contracts.observation import (
+    Capabilities,
+    Failed,
+    Observation,
+    Outcome,
+    Refused,
+    SubjectInfo,
+    Unreadable,
+)
 from contracts.subject.resolve import Subject
 
-__all__ = ["Client", "SubjectUnreadable", "WorkerProcess"]
+__all__ = ["Client", "SubjectUnreadable", "WorkerProcess", "default_jobs"]
 
 JSON = Any
 
@@ -40,8 +48,16 @@ _LAST_MOMENTS = 5.0
 #: Workers that stay alive at once: each holds an imported SGLang of about 1 GB.
 MAX_WORKERS = 2
 
+#: Workers side by side at most, where nobody says how many.
+MAX_JOBS = 4
+
 #: Observations that are remembered, so that contracts which ask for the same one share it.
 MAX_REMEMBERED = 2048
+
+
+def default_jobs() -> int:
+    """Workers side by side where nobody says how many: one a core, as far as memory goes."""
+    return min(MAX_JOBS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
 
 
 class SubjectUnreadable(Exception):
@@ -201,6 +217,20 @@ class Client:
         self._info: SubjectInfo | None = None
         self._remembered: OrderedDict[str, Outcome] = OrderedDict()
 
+    def alike(self, count: int) -> tuple[Client, ...]:
+        """So many clients of the same subject, of which this one is the first."""
+        others = (
+            Client(
+                self.subject,
+                device=self.device,
+                start_timeout=self._start_timeout,
+                request_timeout=self._request_timeout,
+                edits=self._edits,
+            )
+            for _ in range(count - 1)
+        )
+        return (self, *others)
+
     @property
     def info(self) -> SubjectInfo:
         """What the subject says of itself. Starts a worker if none has answered yet.
@@ -269,7 +299,7 @@ class Client:
             label=self.subject.label,
             version=hello["version"],
             era=hello["era"],
-            algorithms=tuple(hello["algorithms"]),
+            capabilities=Capabilities.from_json(hello["capabilities"]),
             placeholders=tuple(hello["placeholders"]),
         )
         return worker

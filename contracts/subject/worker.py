@@ -46,14 +46,13 @@ class Worker:
         install(edits)
         placeholders.install()
         import sglang
-        from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
         from contracts.subject import era
 
         placeholders.draft_module()
         self._era = era.choose()
         self._version = str(getattr(sglang, "__version__", "unknown"))
-        self._algorithms = _algorithms(SpeculativeAlgorithm)
+        self._capabilities = _capabilities(self._era.argument_names)
 
     def answer(self, request: dict[str, JSON]) -> dict[str, JSON]:
         """Answer one request; whatever SGLang raises becomes an answer that says so."""
@@ -68,7 +67,7 @@ class Worker:
             "status": "ok",
             "version": self._version,
             "era": self._era.name,
-            "algorithms": self._algorithms,
+            "capabilities": self._capabilities,
             "placeholders": placeholders.used(),
         }
 
@@ -89,9 +88,29 @@ class Worker:
             return _failure(error)
 
 
-def _algorithms(enumeration: Any) -> list[str]:
-    """The speculative algorithms for V4 models that the subject has a name for."""
-    return [name for name in ("EAGLE", "DSPARK") if hasattr(enumeration, name)]
+def _capabilities(arguments: frozenset[str]) -> dict[str, list[str]]:
+    """The names that the subject has for what it can be asked for."""
+    # With this SGLang makes its own model types known to transformers.
+    importlib.import_module("sglang.srt.utils.hf_transformers")
+    from sglang.srt.environ import EnvField, envs
+    from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+    from transformers import CONFIG_MAPPING
+
+    declared = {name for name, field in vars(type(envs)).items() if isinstance(field, EnvField)}
+    return {
+        "algorithms": [name for name in _ALGORITHMS if hasattr(SpeculativeAlgorithm, name)],
+        "arguments": sorted(arguments),
+        "variables": sorted(declared | _UNDECLARED),
+        "model_types": sorted(name for name in CONFIG_MAPPING if name.startswith("deepseek_v4")),
+    }
+
+
+#: The speculative algorithms that SGLang allows for V4 models.
+_ALGORITHMS = ("EAGLE", "DSPARK")
+
+#: What every release reads from the environment without declaring it in ``sglang.srt.environ``:
+#: the pipeline partition (``get_pp_indices`` in ``sglang/srt/distributed/utils.py``).
+_UNDECLARED = frozenset({"SGLANG_PP_LAYER_PARTITION"})
 
 
 def _failure(error: Exception) -> dict[str, JSON]:

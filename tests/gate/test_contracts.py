@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from contracts import law
-from contracts.contract import Contract, NotApplicable, NotJudged, Verdict
+from contracts.contract import NotApplicable, NotJudged, Verdict
+from contracts.examination import Finding, Rejected, Stumbled
 from contracts.hunt.case import save
 from contracts.ledger import Ledger
 from contracts.report.terminal import trial_line
 from contracts.report.violation import ledger_line, replay_line, text
-from contracts.subject.client import Client
-from contracts.trial import Rejected, Stumbled, run, stale
+from contracts.trial import Trial, Workforce, stale
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -21,46 +21,48 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("contract_id", chosen)
 
 
-def _or_skip(contract_id: str, baseline: Client | None) -> Contract:
-    contract = law.get(contract_id)
-    if contract.needs_baseline and baseline is None:
+def _or_skip(contract_id: str, workforce: Workforce) -> None:
+    if law.get(contract_id).needs_baseline and not workforce.baselines:
         pytest.skip("compares with another SGLang; name it with --baseline")
-    return contract
 
 
 def test_contract(
     contract_id: str,
-    gate_client: Client,
-    gate_baseline: Client | None,
+    gate_workforce: Workforce,
     gate_ledger: Ledger,
+    gate_trials: Mapping[str, Trial],
     record_property: Callable[[str, object], None],
 ) -> None:
-    contract = _or_skip(contract_id, gate_baseline)
-    trial = run(contract, gate_client, baseline=gate_baseline, ledger=gate_ledger)
+    _or_skip(contract_id, gate_workforce)
+    trial = gate_trials[contract_id]
     record_property("trial", trial_line(trial))
     if trial.finding is not None:
-        label = gate_client.subject.label
-        other = gate_baseline.subject.label if gate_baseline else None
-        path = save(trial.finding, subject=label, baseline=other)
-        shown = text(
-            trial.finding,
-            subject=label,
-            replay=replay_line(path),
-            ledger=ledger_line(gate_ledger, trial.finding, gate_client.info),
-        )
-        pytest.fail(shown, pytrace=False)
+        pytest.fail(_shown(trial.finding, gate_workforce, gate_ledger), pytrace=False)
     if trial.verdict is not Verdict.HELD:
         pytest.fail(f"{contract_id}: {trial.verdict}: {trial.reason}", pytrace=False)
 
 
-def test_ledger(
-    contract_id: str, gate_client: Client, gate_baseline: Client | None, gate_ledger: Ledger
-) -> None:
+def _shown(finding: Finding, workforce: Workforce, ledger: Ledger) -> str:
+    subject = workforce.subjects[0].subject.label
+    baseline = workforce.baselines[0].subject.label if workforce.baselines else None
+    path = save(finding, subject=subject, baseline=baseline)
+    return text(
+        finding,
+        subject=subject,
+        replay=replay_line(path),
+        ledger=ledger_line(ledger, finding, workforce.info),
+    )
+
+
+def test_ledger(contract_id: str, gate_workforce: Workforce, gate_ledger: Ledger) -> None:
     """An entry of the ledger that is no longer true must go."""
-    _or_skip(contract_id, gate_baseline)
-    for entry in gate_ledger.of(contract_id, gate_client.info):
+    _or_skip(contract_id, gate_workforce)
+    (pair, *_others) = zip(
+        gate_workforce.subjects, gate_workforce.baselines or (None,), strict=False
+    )
+    for entry in gate_ledger.of(contract_id, gate_workforce.info):
         try:
-            reason = stale(entry, gate_client, gate_baseline)
+            reason = stale(entry, *pair)
         except (NotApplicable, NotJudged, Rejected, Stumbled) as error:
             reason = f"{entry.name}: its deployment cannot be judged: {error}"
         if reason is not None:

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from contracts import law
 from contracts.contract import Verdict
 from contracts.ledger import Ledger, load
 from contracts.profiles import PROFILES
 from contracts.report.violation import ledger_line
 from contracts.subject.client import Client
-from contracts.trial import Trial, run, stale
+from contracts.trial import Trial, stale
+from tests.trying import tried
 
 pytestmark = pytest.mark.xdist_group("0.5.12")
 
@@ -50,8 +50,8 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-def tried(client: Client, ledger: Ledger) -> Trial:
-    trial = run(law.get("stage-slice"), client, ledger=ledger, profile=GATE)
+def decided(client: Client, ledger: Ledger) -> Trial:
+    (trial,) = tried(client, "stage-slice", ledger=ledger, profile=GATE).values()
     assert trial.reason is None
     return trial
 
@@ -61,11 +61,11 @@ def test_known(clients: Callable[[str], Client], written: Callable[[str], Path])
     is stale, or speaks of the release in which it is fixed."""
     client = clients("0.5.12")
     ledger = load(written(EXAMPLE))
-    trial = tried(client, ledger)
+    trial = decided(client, ledger)
     assert (trial.verdict, trial.finding, trial.examples) == (Verdict.HELD, None, ())
     assert 50 < trial.known < trial.deployments
-    assert trial.worst is not None
-    assert 8 < trial.worst <= 99
+    assert trial.factor is not None
+    assert 8 < trial.factor <= 99
     (entry,) = ledger.of("stage-slice", client.info)
     assert stale(entry, client) is None
     fixed = dataclasses.replace(client.info, version="0.5.13")
@@ -76,7 +76,7 @@ def test_worse_than_known(clients: Callable[[str], Client], written: Callable[[s
     """Red when an over-count beyond the bound is known, or one within it is not."""
     client = clients("0.5.12")
     ledger = load(written(TOO_LOW))
-    trial = tried(client, ledger)
+    trial = decided(client, ledger)
     assert trial.verdict is Verdict.VIOLATED
     assert trial.known > 0
     names = {found.example for found in trial.examples}

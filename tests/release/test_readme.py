@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from contracts import law
 from contracts.hunt.case import save
 from contracts.profiles import PROFILES
 from contracts.report.violation import replay_line, text
 from contracts.subject.client import Client
-from contracts.trial import run
+from tests.trying import tried
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -23,7 +22,7 @@ def test_the_sample_failure(
 ) -> None:
     """Red when the gate shows rank-sum's failure on 0.5.12 otherwise than the README does."""
     monkeypatch.chdir(tmp_path)
-    trial = run(law.get("rank-sum"), clients("0.5.12"), profile=PROFILES["gate"])
+    trial = tried(clients("0.5.12"), "rank-sum", profile=PROFILES["gate"])["rank-sum"]
     assert trial.finding is not None
     path = save(trial.finding, subject="0.5.12", baseline=None)
     shown = text(trial.finding, subject="0.5.12", replay=replay_line(path))

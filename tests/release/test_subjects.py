@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from contracts import law
 from contracts.contract import Verdict
 from contracts.profiles import PROFILES
 from contracts.subject.client import Client
 from contracts.subject.overlay import ConsoleReport
 from contracts.subject.resolve import Subject, resolve
-from contracts.trial import run
+from tests.trying import tried
 
 #: The releases at the two ends of what the adapters know.
 ENDS = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("0.5.12", "0.5.23")]
@@ -23,7 +22,7 @@ ENDS = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("0.
 
 def judged(subject: Subject) -> Verdict:
     with Client(subject) as client:
-        return run(law.get("rank-sum"), client, profile=PROFILES["dev"]).verdict
+        return tried(client, "rank-sum", profile=PROFILES["dev"])["rank-sum"].verdict
 
 
 def expected(release: str) -> Verdict:

@@ -11,12 +11,14 @@ from hypothesis import given, reject, settings
 from contracts import law
 from contracts.contract import Verdict
 from contracts.deployment import Deployment
+from contracts.examination import Rejected, examine
 from contracts.profiles import PROFILES
 from contracts.subject.client import Client
 from contracts.subject.releases import RELEASES
-from contracts.trial import Rejected, Trial, examine, run
+from contracts.trial import Trial
 from strategies.deployment import deployments
 from tests.releases import CORE, case, since
+from tests.trying import tried
 
 #: A third of the gate's deployments: every release is tried, and code rarely differs between two.
 GATE = settings(PROFILES["gate"], max_examples=100)
@@ -24,10 +26,10 @@ OVER_COUNTING = since("0.5.12", "0.5.12.post1")
 SLICED = {"stage-slice", "layer-counts", "rank-sum"}
 
 
-def tried(client: Client, name: str, baseline: Client | None = None) -> Trial:
-    trial = run(law.get(name), client, baseline=baseline, profile=GATE)
-    assert trial.reason is None
-    return trial
+def decided(client: Client, *names: str, baseline: Client | None = None) -> dict[str, Trial]:
+    trials = tried(client, *names, baseline=baseline, profile=GATE)
+    assert {name: trial.reason for name, trial in trials.items() if trial.reason} == {}
+    return trials
 
 
 @pytest.mark.parametrize("release", [case(release) for release in RELEASES])
@@ -37,7 +39,7 @@ def test_verdicts(release: str, clients: Callable[[str], Client]) -> None:
     0.5.12 and 0.5.12.post1 count every layer on every rank; 0.5.13 cut the list by stage;
     0.5.21 priced padded pages and made the coefficient exact for V4, 0.5.23 for V4.1 too.
     """
-    trials = {name: tried(clients(release), name) for name in CORE}
+    trials = decided(clients(release), *CORE)
     violated = {name for name, trial in trials.items() if trial.verdict is Verdict.VIOLATED}
     expected = set() if release in since("0.5.23") else {"marginal-bytes"}
     expected |= SLICED if release in OVER_COUNTING else set()
@@ -54,7 +56,7 @@ def test_verdicts(release: str, clients: Callable[[str], Client]) -> None:
 @pytest.mark.parametrize("release", [case(release) for release in OVER_COUNTING])
 def test_factor_of_the_over_count(release: str, clients: Callable[[str], Client]) -> None:
     """Red when the over-count of sgl-project/sglang#25750 is not seen as exactly pp_size."""
-    trial = tried(clients(release), "rank-sum")
+    trial = decided(clients(release), "rank-sum")["rank-sum"]
     factors = {found.example: found.violation.factor for found in trial.examples}
     assert [factors[f"flash-pp{size}"] for size in (2, 4, 8)] == [2.0, 4.0, 8.0]
 
@@ -62,7 +64,7 @@ def test_factor_of_the_over_count(release: str, clients: Callable[[str], Client]
 @pytest.mark.parametrize("release", [case(release) for release in OVER_COUNTING])
 def test_the_over_count_shrinks(release: str, clients: Callable[[str], Client]) -> None:
     """Red when a counterexample is not shown with two layers on two ranks and nothing else."""
-    finding = tried(clients(release), "stage-slice").finding
+    finding = decided(clients(release), "stage-slice")["stage-slice"].finding
     assert finding is not None
     deployment = finding.deployment
     assert (deployment.model.compress_ratios, deployment.pp_size) == ((0, 0), 2)
@@ -78,7 +80,7 @@ def exactly_as_long_as_the_decoder(deployment: Deployment) -> Deployment:
 def test_the_fix_changed_pp_size_1_for_published_lists(clients: Callable[[str], Client]) -> None:
     """Red when 0.5.13 is not seen to differ from 0.5.12 at pp_size 1 for the published lists:
     their entries beyond the decoder were charged before."""
-    trial = tried(clients("0.5.13"), "pp1-unchanged", baseline=clients("0.5.12"))
+    (trial,) = decided(clients("0.5.13"), "pp1-unchanged", baseline=clients("0.5.12")).values()
     assert trial.verdict is Verdict.VIOLATED
     violated = {found.example for found in trial.examples}
     assert {"flash-pp1", "flash-0731", "pro-mi355x"} <= violated
@@ -97,9 +99,9 @@ def test_the_fix_changed_nothing_for_lists_of_the_decoder(
     judged: set[str] = set()
 
     @GATE
-    @given(deployments(algorithms=before.info.algorithms, pp=False))
+    @given(deployments(capabilities=before.info.capabilities))
     def unchanged(deployment: Deployment) -> None:
-        exact = exactly_as_long_as_the_decoder(deployment)
+        exact = exactly_as_long_as_the_decoder(deployment.single_rank())
         try:
             assert examine(contract, exact, fixed, before) == []
         except Rejected:
@@ -113,7 +115,7 @@ def test_the_fix_changed_nothing_for_lists_of_the_decoder(
 @pytest.mark.xdist_group("0.5.23")
 def test_the_gate_judges_200_deployments(clients: Callable[[str], Client]) -> None:
     """Red when the gate's profile or the strategies yield fewer than 200 different deployments."""
-    contract = law.get("stage-partition")
-    trial = run(contract, clients("0.5.23"), profile=PROFILES["gate"], examples=())
+    client = clients("0.5.23")
+    (trial,) = tried(client, "stage-partition", profile=PROFILES["gate"], names=()).values()
     assert trial.verdict is Verdict.HELD
     assert trial.deployments >= 200

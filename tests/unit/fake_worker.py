@@ -183,8 +183,8 @@ class _Fake:
 
 
 def _hello() -> JSON:
-    said = {"version": "0.0", "era": "fake", "algorithms": ["EAGLE"], "placeholders": []}
-    return {"status": "ok", **said}
+    said = {"version": "0.0", "era": "fake", "placeholders": []}
+    return {"status": "ok", "capabilities": {"algorithms": ["EAGLE"]}, **said}
 
 
 def _request(document: JSON) -> Request:

@@ -23,7 +23,8 @@ from contracts.contract import Verdict, Violation
 from contracts.hunt.case import load, save
 from contracts.report.terminal import trials_table
 from contracts.subject.resolve import Subject
-from contracts.trial import Finding, Trial
+from contracts.examination import Finding
+from contracts.trial import Trial
 from strategies.published import DEPLOYMENTS
 from tests.unit import fake_worker, observations
 from tests.unit.fake_worker import LAST_WORDS, lives
@@ -326,7 +327,6 @@ def test_a_reason_is_shown_as_it_is() -> None:
         verdict=Verdict.NOT_JUDGED,
         deployments=1,
         rejected=0,
-        seconds=1.0,
         reason=reason,
     )
     console = Console(file=io.StringIO(), width=300)
@@ -644,4 +644,4 @@ def use(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(cli, "Client", Started)
+    monkeypatch.setattr(common, "Client", Started)

@@ -17,9 +17,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from contracts import cli, law
+from contracts import cli
 from contracts.contract import Evidence, Request, Verdict, Violation
 from contracts.deployment import Deployment, Model, Speculation
+from contracts.examination import Finding
 from contracts.ledger import EMPTY, FIELDS, Entry, Ledger, LedgerError, load, shipped
 from contracts.observation import Observation, SubjectInfo
 from contracts.profiles import PROFILES
@@ -27,7 +28,8 @@ from contracts.report.terminal import trial_line
 from contracts.report.violation import ledger_line, text
 from contracts.subject.client import Client
 from contracts.subject.resolve import Subject
-from contracts.trial import Finding, Trial, run, stale
+from contracts.trial import Trial, stale
+from tests.trying import tried
 from tests.unit import fake_worker, observations
 
 JSON = Any
@@ -443,24 +445,25 @@ class Sound(Broken):
 ALWAYS = {"condition": "pp_size > 1 or extra_entries > 0", "bound": 99}
 
 
-def tried(client: Client, ledger: Ledger) -> Trial:
-    return run(law.get("stage-slice"), client, ledger=ledger, profile=PROFILES["dev"])
+def decided(client: Client, ledger: Ledger) -> Trial:
+    (trial,) = tried(client, "stage-slice", ledger=ledger, profile=PROFILES["dev"]).values()
+    return trial
 
 
 def test_known_violations_make_no_verdict(ledger: Callable[..., Ledger]) -> None:
     """Red when a known violation violates, is not counted, or its factor is not told."""
-    known = tried(Broken(), ledger(ALWAYS))
+    known = decided(Broken(), ledger(ALWAYS))
     assert (known.verdict, known.finding, known.examples) == (Verdict.HELD, None, ())
     assert 10 < known.known < known.deployments
-    assert known.worst is not None
-    assert known.worst > 2
+    assert known.factor is not None
+    assert known.factor > 2
     assert f"  {known.known} known" in trial_line(known)
 
 
 def test_without_an_entry_they_do(ledger: Callable[..., Ledger]) -> None:
     """Red when a violation is known by no entry and yet counted as known."""
     for known in (EMPTY, ledger({**ALWAYS, "subjects": "==0.5.13"})):
-        trial = tried(Broken(), known)
+        trial = decided(Broken(), known)
         assert (trial.verdict, trial.known) == (Verdict.VIOLATED, 0)
         assert "known" not in trial_line(trial)
 
@@ -468,7 +471,7 @@ def test_without_an_entry_they_do(ledger: Callable[..., Ledger]) -> None:
 def test_worse_than_known(ledger: Callable[..., Ledger]) -> None:
     """Red when a violation beyond the bound is known, or the finding is one within it."""
     low = ledger({**ALWAYS, "bound": 2})
-    trial = tried(Broken(), low)
+    trial = decided(Broken(), low)
     assert trial.verdict is Verdict.VIOLATED
     assert trial.known > 0
     for finding in (trial.finding, *trial.examples):

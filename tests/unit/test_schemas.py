@@ -19,7 +19,8 @@ from contracts.hunt.case import save
 from contracts.observation import Component, Observation, SubjectInfo
 from contracts.report.document import judge_document
 from contracts.subject.client import Client
-from contracts.trial import Finding, Trial
+from contracts.examination import Finding
+from contracts.trial import Trial
 from contracts.units import parse_bytes
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
@@ -233,7 +234,7 @@ def test_budgets_in_words(text: str) -> None:
 
 # -- what is written -------------------------------------------------------------------------------
 
-SUBJECT = SubjectInfo(label="0.5.12", version="0.5.12", era="model-runner", algorithms=("EAGLE",))
+SUBJECT = SubjectInfo(label="0.5.12", version="0.5.12", era="model-runner")
 REPLAY = "python -m contracts replay .contracts/x.json"
 
 
@@ -254,13 +255,13 @@ def finding(**changed: Any) -> Finding:
 
 
 def trial(verdict: Verdict, **fields: Any) -> Trial:
-    counts = {"deployments": 200, "rejected": 3, "seconds": 1.23456}
+    counts = {"deployments": 200, "rejected": 3}
     return Trial(contract="rank-sum", verdict=verdict, **{**counts, **fields})
 
 
 TRIALS: dict[str, tuple[Trial, str | None]] = {
     "held": (trial(Verdict.HELD), None),
-    "violated": (trial(Verdict.VIOLATED, finding=finding(), worst=2.0), REPLAY),
+    "violated": (trial(Verdict.VIOLATED, finding=finding(), worst=finding()), REPLAY),
     "violated in words": (
         trial(
             Verdict.VIOLATED,
@@ -276,7 +277,7 @@ TRIALS: dict[str, tuple[Trial, str | None]] = {
             Verdict.VIOLATED,
             finding=dataclasses.replace(finding(), example="flash-pp2"),
             examples=(dataclasses.replace(finding(), example="flash-pp2"),),
-            worst=2.0,
+            worst=finding(),
         ),
         REPLAY,
     ),

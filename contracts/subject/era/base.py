@@ -232,13 +232,14 @@ class Era(abc.ABC):
     def _check_names(self, stated: Mapping[str, Any]) -> None:
         """Refuse what is no server argument of the subject, as its own command line would."""
         for name in stated:
-            if name not in self._argument_names:
-                close = difflib.get_close_matches(name, self._argument_names, n=1)
+            if name not in self.argument_names:
+                close = difflib.get_close_matches(name, self.argument_names, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise ValueError(f"ServerArgs has no argument {name!r}{hint}")
 
     @functools.cached_property
-    def _argument_names(self) -> frozenset[str]:
+    def argument_names(self) -> frozenset[str]:
+        """The server arguments that the subject has, by its names."""
         from sglang.srt.server_args import ServerArgs
 
         return frozenset(inspect.signature(ServerArgs).parameters)
