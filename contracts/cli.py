@@ -16,6 +16,7 @@ from contracts.commands.common import Exit
 from contracts.commands.fetch import fetch
 from contracts.commands.judge import judge
 from contracts.commands.listing import list_contracts
+from contracts.commands.matrix import matrix
 from contracts.commands.observe import observe
 from contracts.commands.replay import replay_case
 
@@ -37,7 +38,7 @@ def main() -> None:
     """
 
 
-for _command in (list_contracts, judge, observe, replay_case, fetch):
+for _command in (list_contracts, judge, observe, replay_case, matrix, fetch):
     main.add_command(_command)
 
 

@@ -30,7 +30,7 @@ from contracts.examination import (
 from contracts.ledger import EMPTY, Ledger
 from contracts.observation import SubjectInfo
 
-__all__ = ["Named", "Pair", "Tally", "farther", "survey"]
+__all__ = ["Named", "Pair", "Tally", "distance", "farthest", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +53,26 @@ class Pair:
 class Tally:
     """What a survey found about one contract.
 
-    ``judged`` and ``rejected`` count different deployments. ``known`` of the judged ones violate
-    as the ledger knows; ``findings`` are the first violation of each other one, in the order of
-    the survey. ``worst`` is the violation whose factor is farthest from 1, known or not.
-    ``reason`` says why a deployment could not be judged; what came after it was not tried.
+    ``judged`` and ``rejected`` are deployments by their keys. ``violated`` has the violation of
+    each one that violates whose factor is farthest from 1, known or not; ``known`` of them violate
+    as the ledger knows, ``findings`` are the first violation of each other one. All in the order
+    of the survey. ``reason`` says why a deployment could not be judged; what came after it was not
+    tried.
     """
 
     contract: str
-    judged: set[str] = field(default_factory=set)
-    rejected: set[str] = field(default_factory=set)
+    judged: dict[str, None] = field(default_factory=dict)
+    rejected: dict[str, None] = field(default_factory=dict)
+    violated: dict[str, Finding] = field(default_factory=dict)
     known: int = 0
     findings: list[Finding] = field(default_factory=list)
-    worst: Finding | None = None
     reason: str | None = None
     stumbled: str | None = None
+
+    @property
+    def worst(self) -> Finding | None:
+        """The violation whose factor is farthest from 1 of all deployments."""
+        return farthest(self.violated.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +113,10 @@ def survey(
 
 def _different(deployments: Iterable[Named]) -> list[Named]:
     """Each deployment once, by the name that it has first."""
-    return list({named.deployment.key(): named for named in reversed(list(deployments))}.values())[
-        ::-1
-    ]
+    first: dict[str, Named] = {}
+    for named in deployments:
+        first.setdefault(named.deployment.key(), named)
+    return list(first.values())
 
 
 def _in_parallel(
@@ -181,12 +188,13 @@ def _count(tally: Tally, outcome: _Outcome, ledger: Ledger, info: SubjectInfo) -
     tally.stumbled = tally.stumbled or outcome.stumbled
     key = outcome.deployment.key()
     if outcome.rejected:
-        tally.rejected.add(key)
+        tally.rejected[key] = None
     if not outcome.judged or key in tally.judged:
         return
-    tally.judged.add(key)
-    for finding in outcome.findings:
-        tally.worst = farther(tally.worst, finding)
+    tally.judged[key] = None
+    worst = farthest(outcome.findings)
+    if worst is not None:
+        tally.violated[key] = worst
     unknown = [
         finding
         for finding in outcome.findings
@@ -196,13 +204,14 @@ def _count(tally: Tally, outcome: _Outcome, ledger: Ledger, info: SubjectInfo) -
     tally.findings += unknown[:1]
 
 
-def farther(one: Finding | None, other: Finding | None) -> Finding | None:
-    """Whichever finding's factor is farther from 1, up or down; the first where they are alike."""
-    return max(filter(None, (one, other)), key=_distance, default=None)
+def farthest(findings: Iterable[Finding]) -> Finding | None:
+    """The finding whose factor is farthest from 1, up or down; the first of those alike."""
+    return max(findings, key=lambda finding: distance(finding.violation.factor), default=None)
 
 
-def _distance(finding: Finding) -> float:
-    factor = finding.violation.factor
+def distance(factor: float | None) -> float:
+    """How far a factor is from 1, up or down alike: 2 and 1/2 are as far. None is nearest of all,
+    0 is infinitely far."""
     if factor is None:
         return -1.0
     return abs(math.log(factor)) if factor > 0 else math.inf

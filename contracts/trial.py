@@ -26,7 +26,7 @@ from contracts.survey import Named, Pair, Tally, survey
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
 
-__all__ = ["Trial", "Workforce", "drawn", "examples", "run", "stale"]
+__all__ = ["Trial", "Workforce", "drawn", "examples", "run", "stale", "verdict_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def _trial(
     reason = tally.reason or tally.stumbled
     return Trial(
         contract=contract.id,
-        verdict=_verdict(finding, reason, len(tally.judged)),
+        verdict=verdict_of(tally, known=False),
         deployments=len(tally.judged),
         rejected=len(tally.rejected),
         finding=finding,
@@ -151,6 +151,16 @@ def _trial(
         examples=tuple(finding for finding in tally.findings if finding.example is not None),
         reason=reason if tally.judged or reason else "no deployment could be judged",
     )
+
+
+def verdict_of(tally: Tally, *, known: bool = True) -> Verdict:
+    """The verdict of a survey. A violation that was seen stands, whatever broke after it; nothing
+    seen is never held. ``known`` says whether violations that the ledger covers count too."""
+    if tally.violated if known else tally.findings:
+        return Verdict.VIOLATED
+    if tally.reason or tally.stumbled or not tally.judged:
+        return Verdict.NOT_JUDGED
+    return Verdict.HELD
 
 
 def _shown(
@@ -207,12 +217,3 @@ def stale(entry: Entry, client: Client, baseline: Client | None = None) -> str |
         return f"{entry.name}: its deployment no longer violates on {label}: remove the entry"
     factor = findings[0].violation.factor
     return f"{entry.name}: its deployment now violates by {factor} on {label}: correct its bound"
-
-
-def _verdict(finding: Finding | None, reason: str | None, judged: int) -> Verdict:
-    """A violation that was seen stands, whatever broke after it; nothing seen is never held."""
-    if finding is not None:
-        return Verdict.VIOLATED
-    if reason is not None or judged == 0:
-        return Verdict.NOT_JUDGED
-    return Verdict.HELD

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 
 from rich.table import Table
 from rich.text import Text
 
 from contracts.contract import Verdict
-from contracts.observation import Component, Observation, Rank, View
+from contracts.observation import Observation, Rank, View
+from contracts.report.components import rows
 from contracts.trial import Trial
 
 __all__ = ["observation_tables", "trial_line", "trials_table"]
@@ -73,59 +73,10 @@ def _rank_table(rank: Rank, view: View, of: int) -> Table:
     table.add_column("component", no_wrap=True)
     for heading in ("layers", "buffers", "rows", "charged", "allocated", "factor"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in [*_component_rows(rank, view), *_draft_rows(rank, view), _total_row(rank, view)]:
-        table.add_row(*row)
+    for row in rows(rank, view):
+        numbers = (row.layers, row.buffers, row.rows, row.charged, row.allocated)
+        table.add_row(row.component, *map(_number, numbers), _factor(row.factor))
     return table
-
-
-def _component_rows(rank: Rank, view: View) -> Iterator[tuple[str, ...]]:
-    charges = rank.configurator.charges or {}
-    for name in sorted({*view.pool.components, *charges}):
-        component = view.pool.components.get(name, Component(buffers=0, rows=0, bytes=0))
-        charged = round(charges[name] * view.tokens) if name in charges else None
-        layers = rank.configurator.layers.get(component.kind or "")
-        yield _row(name, layers, component, charged)
-
-
-def _draft_rows(rank: Rank, view: View) -> Iterator[tuple[str, ...]]:
-    if view.draft is None:
-        return
-    parts = view.draft.components.values()
-    whole = Component(
-        buffers=sum(part.buffers for part in parts),
-        rows=sum(part.rows for part in parts),
-        bytes=view.draft.bytes,
-    )
-    configurator = rank.configurator
-    reserve = configurator.bytes_per_full_token - configurator.target_bytes_per_full_token
-    yield _row("draft", None, whole, round(reserve * view.tokens))
-
-
-def _total_row(rank: Rank, view: View) -> tuple[str, ...]:
-    """The sums. Where a component is charged by request and not by token, there is no factor."""
-    charged = round(rank.configurator.bytes_per_full_token * view.tokens)
-    total = rank.configurator.layers.get("total")
-    all_charged = set(view.pool.components) <= set(rank.configurator.charges or {})
-    factor = _factor(_quotient(charged, view.bytes)) if all_charged else ""
-    return ("total", _number(total), "", "", _number(charged), _number(view.bytes), factor)
-
-
-def _row(
-    name: str, layers: int | None, component: Component, charged: int | None
-) -> tuple[str, ...]:
-    return (
-        name,
-        _number(layers),
-        _number(component.buffers),
-        _number(component.rows),
-        _number(charged),
-        _number(component.bytes),
-        _factor(_quotient(charged, component.bytes)),
-    )
-
-
-def _quotient(charged: int | None, allocated: int) -> float | None:
-    return None if charged is None or allocated == 0 else float(Fraction(charged, allocated))
 
 
 def _number(value: int | None) -> str:

@@ -19,11 +19,12 @@ import pytest
 from rich.console import Console
 
 from contracts import __version__, cli, law
+from contracts.commands import common
 from contracts.contract import Verdict, Violation
+from contracts.examination import Finding
 from contracts.hunt.case import load, save
 from contracts.report.terminal import trials_table
 from contracts.subject.resolve import Subject
-from contracts.examination import Finding
 from contracts.trial import Trial
 from strategies.published import DEPLOYMENTS
 from tests.unit import fake_worker, observations

@@ -99,7 +99,7 @@ def test_held() -> None:
     """Red when a deployment is not judged, or is counted twice."""
     tallies = surveyed(observations.observe, PLAIN, SPLIT, PLAIN)
     for tally in tallies.values():
-        assert tally.judged == {PLAIN.key(), SPLIT.key()}
+        assert list(tally.judged) == [PLAIN.key(), SPLIT.key()]
         assert (tally.findings, tally.worst, tally.reason) == ([], None, None)
 
 
@@ -116,7 +116,7 @@ def test_it_does_not_stop_at_a_violation() -> None:
 def test_refusals_are_counted() -> None:
     """Red when a refused deployment is counted as judged."""
     tally = surveyed(lambda _request: REFUSED, PLAIN, SPLIT)["stage-slice"]
-    assert (tally.judged, tally.rejected) == (set(), {PLAIN.key(), SPLIT.key()})
+    assert (list(tally.judged), list(tally.rejected)) == ([], [PLAIN.key(), SPLIT.key()])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_broke_is_told(outcome: Outcome, said: str) -> None:
 
     tally = surveyed(answer, PLAIN, SPLIT)["stage-slice"]
     assert said in f"{tally.reason} {tally.stumbled}"
-    assert tally.judged == {PLAIN.key()}
+    assert list(tally.judged) == [PLAIN.key()]
 
 
 def test_a_contract_that_broke_is_not_judged_on() -> None:
