@@ -12,6 +12,7 @@ from typing import NoReturn
 import click
 
 from contracts import __version__
+from contracts.commands.bisect import bisect, bisect_run
 from contracts.commands.common import Exit
 from contracts.commands.fetch import fetch
 from contracts.commands.judge import judge
@@ -38,7 +39,7 @@ def main() -> None:
     """
 
 
-for _command in (list_contracts, judge, observe, replay_case, matrix, fetch):
+for _command in (list_contracts, judge, observe, replay_case, matrix, bisect, bisect_run, fetch):
     main.add_command(_command)
 
 

@@ -111,6 +111,11 @@ class Contract:
     judges_refusals: bool = False
     """Whether a refusal or a failure of the subject is evidence, and not the end of judging."""
 
+    def judged(self, deployment: Deployment) -> Deployment:
+        """The deployment that is judged in a drawn one's place: the same at pp_size 1, where the
+        contract speaks of that alone."""
+        return deployment.single_rank() if self.single_rank else deployment
+
     @property
     def statement(self) -> str:
         """The statement: the first paragraph of the module's docstring, on one line."""

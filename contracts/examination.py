@@ -62,7 +62,7 @@ class Gathered:
         self._merged: dict[tuple[str, bool], Request] = {}
         self._answers: dict[tuple[str, bool], Outcome] = {}
         for contract in contracts:
-            for request in contract.plan(subject_of(contract, deployment)):
+            for request in contract.plan(contract.judged(deployment)):
                 key = _about(request)
                 self._merged[key] = _merge(self._merged.get(key, request), request)
 
@@ -90,12 +90,6 @@ def _merge(one: Request, other: Request) -> Request:
     )
 
 
-def subject_of(contract: Contract, deployment: Deployment) -> Deployment:
-    """The deployment that a contract judges in a drawn one's place: the same at pp_size 1, where
-    it speaks of that alone."""
-    return deployment.single_rank() if contract.single_rank else deployment
-
-
 def examine(
     contract: Contract, deployment: Deployment, subject: Observer, baseline: Observer | None = None
 ) -> list[Finding]:
@@ -107,7 +101,7 @@ def examine(
         NotApplicable: the contract says nothing about the deployment.
         NotJudged: the subject could not be observed, or the evidence does not decide.
     """
-    deployment = subject_of(contract, deployment)
+    deployment = contract.judged(deployment)
     requests = contract.plan(deployment)
     if contract.judges_refusals:
         return _examine_outcomes(contract, deployment, requests, subject)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from contracts.deployment import Deployment
@@ -51,7 +51,7 @@ class Capabilities:
     @classmethod
     def from_json(cls, document: JSON) -> Capabilities:
         """Read what a worker says of its subject; what it does not say, it does not know."""
-        names = (field.name for field in dataclasses.fields(cls))
+        names = (one.name for one in dataclasses.fields(cls))
         return cls(**{name: frozenset(document.get(name, ())) for name in names})
 
 
@@ -60,7 +60,8 @@ class SubjectInfo:
     """Which SGLang was observed.
 
     ``label`` is what the user named, ``version`` what the subject says of itself, ``era`` the
-    adapter that read it, ``capabilities`` what it can be asked for.
+    adapter that read it, ``capabilities`` what it can be asked for. ``definitions`` says where its
+    ``configurator`` and its ``pool`` are defined: a path from the package's folder on, and a line.
     """
 
     label: str
@@ -68,6 +69,7 @@ class SubjectInfo:
     era: str
     capabilities: Capabilities = Capabilities()
     placeholders: tuple[str, ...] = ()
+    definitions: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def algorithms(self) -> tuple[str, ...]:

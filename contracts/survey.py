@@ -25,7 +25,6 @@ from contracts.examination import (
     Rejected,
     Stumbled,
     examine,
-    subject_of,
 )
 from contracts.ledger import EMPTY, Ledger
 from contracts.observation import SubjectInfo
@@ -53,21 +52,29 @@ class Pair:
 class Tally:
     """What a survey found about one contract.
 
-    ``judged`` and ``rejected`` are deployments by their keys. ``violated`` has the violation of
-    each one that violates whose factor is farthest from 1, known or not; ``known`` of them violate
-    as the ledger knows, ``findings`` are the first violation of each other one. All in the order
-    of the survey. ``reason`` says why a deployment could not be judged; what came after it was not
-    tried.
+    Deployments by their keys, in the order of the survey: ``judged`` and ``rejected``; of each one
+    that violates, ``violated`` has the violation whose factor is farthest from 1, and ``unknown``
+    the first that the ledger does not know. ``reason`` says why a deployment could not be judged;
+    what came after it was not tried.
     """
 
     contract: str
     judged: dict[str, None] = field(default_factory=dict)
     rejected: dict[str, None] = field(default_factory=dict)
     violated: dict[str, Finding] = field(default_factory=dict)
-    known: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    unknown: dict[str, Finding] = field(default_factory=dict)
     reason: str | None = None
     stumbled: str | None = None
+
+    @property
+    def known(self) -> int:
+        """Deployments that violate in no other way than the ledger knows."""
+        return len(self.violated) - len(self.unknown)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The first violation of each deployment that the ledger does not know."""
+        return list(self.unknown.values())
 
     @property
     def worst(self) -> Finding | None:
@@ -166,7 +173,7 @@ def _examined(
 
 
 def _examine(contract: Contract, named: Named, pair: Pair) -> _Outcome:
-    deployment = subject_of(contract, named.deployment)
+    deployment = contract.judged(named.deployment)
     outcome = _Outcome(contract=contract.id, deployment=deployment)
     try:
         found = examine(contract, deployment, pair.subject, pair.baseline)
@@ -195,13 +202,9 @@ def _count(tally: Tally, outcome: _Outcome, ledger: Ledger, info: SubjectInfo) -
     worst = farthest(outcome.findings)
     if worst is not None:
         tally.violated[key] = worst
-    unknown = [
-        finding
-        for finding in outcome.findings
-        if not ledger.covers(finding.violation, finding.deployment, info)
-    ]
-    tally.known += bool(outcome.findings) and not unknown
-    tally.findings += unknown[:1]
+    for finding in reversed(outcome.findings):
+        if not ledger.covers(finding.violation, finding.deployment, info):
+            tally.unknown[key] = finding
 
 
 def farthest(findings: Iterable[Finding]) -> Finding | None:

@@ -26,7 +26,7 @@ from contracts.survey import Named, Pair, Tally, survey
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
 
-__all__ = ["Trial", "Workforce", "drawn", "examples", "run", "stale", "verdict_of"]
+__all__ = ["Trial", "Workforce", "drawn", "examples", "run", "simplest", "stale", "verdict_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,38 +169,43 @@ def _shown(
     """The finding to show: of the drawn deployments a shrunk one, else the first example."""
     if all(finding.example is not None for finding in tally.findings):
         return tally.findings[0] if tally.findings else None
-    search = _Search(contract, workforce, ledger)
-    with contextlib.suppress(HypothesisException, _Violated):
-        _over_drawn(workforce.info, profile, search.visit)
+    pair, info = workforce.pairs[0], workforce.info
+
+    def unknown(deployment: Deployment) -> list[Finding]:
+        return [
+            finding
+            for finding in examine(contract, deployment, pair.subject, pair.baseline)
+            if not ledger.covers(finding.violation, finding.deployment, info)
+        ]
+
     first = next(finding for finding in tally.findings if finding.example is None)
-    return search.finding or first
+    return next(iter(simplest(info, profile, unknown)), first)
 
 
-class _Violated(Exception):
-    """The contract does not hold on the drawn deployment."""
+def simplest(
+    info: SubjectInfo, profile: settings, look: Callable[[Deployment], list[Finding]]
+) -> list[Finding]:
+    """What ``look`` finds on the simplest deployment on which it finds something, as Hypothesis
+    shrinks; nothing where it finds nothing on any drawn one."""
+    found: list[Finding] = []
 
-
-@dataclass(slots=True)
-class _Search:
-    """A search for the simplest deployment on which one contract is violated."""
-
-    contract: Contract
-    workforce: Workforce
-    ledger: Ledger
-    finding: Finding | None = None
-
-    def visit(self, deployment: Deployment) -> None:
-        """Raise on a violation that the ledger does not cover."""
-        pair = self.workforce.pairs[0]
+    def visit(deployment: Deployment) -> None:
         try:
-            findings = examine(self.contract, deployment, pair.subject, pair.baseline)
+            findings = look(deployment)
         except (Rejected, NotApplicable, NotJudged, Stumbled):
             # The survey has counted it; here it only is no counterexample.
             return
-        for finding in findings:
-            if not self.ledger.covers(finding.violation, finding.deployment, self.workforce.info):
-                self.finding = finding
-                raise _Violated
+        if findings:
+            found[:] = findings
+            raise _Found
+
+    with contextlib.suppress(HypothesisException, _Found):
+        _over_drawn(info, profile, visit)
+    return found
+
+
+class _Found(Exception):
+    """Something was found on the drawn deployment."""
 
 
 def stale(entry: Entry, client: Client, baseline: Client | None = None) -> str | None:

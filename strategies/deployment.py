@@ -13,7 +13,7 @@ from strategies.memory import MAX_BUDGET, Load, check_budget, memories
 from strategies.parallel import MAX_PP_SIZE, pipelines
 from strategies.speculative import check_algorithms, draftings
 
-__all__ = ["deployments"]
+__all__ = ["deployments", "known_to"]
 
 
 def deployments(
@@ -55,11 +55,11 @@ def deployments(
     drawn = _deployments(shapes, algorithms, MAX_PP_SIZE if pp else 1, max_budget)
     if capabilities is None:
         return drawn
-    return drawn.map(lambda deployment: _known(deployment, capabilities))
+    return drawn.map(lambda deployment: known_to(capabilities, deployment))
 
 
-def _known(deployment: Deployment, capabilities: Capabilities) -> Deployment:
-    """A deployment without what a subject does not know."""
+def known_to(capabilities: Capabilities, deployment: Deployment) -> Deployment:
+    """The deployment without what a subject of these capabilities does not know."""
     speculation = deployment.speculation
     if speculation is None or speculation.algorithm in capabilities.algorithms:
         return deployment

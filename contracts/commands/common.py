@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from contracts import law
 from contracts.contract import Contract
@@ -24,6 +25,7 @@ from contracts.subject.resolve import Subject, SubjectError, resolve
 from contracts.trial import Workforce
 
 __all__ = [
+    "Bar",
     "CannotJudge",
     "Exit",
     "PipedConsole",
@@ -33,9 +35,11 @@ __all__ = [
     "chosen_contracts",
     "client_of",
     "console_for",
+    "deployments_bar",
     "device_option",
     "jobs_option",
     "json_option",
+    "progress_on_stderr",
     "read_ledger",
     "resolved",
     "sglang_option",
@@ -180,6 +184,43 @@ def baseline_of(subject: str | None, device: str) -> Iterator[Client | None]:
         return
     with client_of(subject, device) as client:
         yield client
+
+
+class Bar:
+    """The bar of the deployments that are judged."""
+
+    def __init__(self, progress: Progress, label: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(label, total=None)
+
+    def started(self, total: int, label: str | None = None) -> None:
+        """So many deployments are to come; begin again, for another subject if it is named."""
+        self._progress.reset(self._task, total=total)
+        if label is not None:
+            self._progress.update(self._task, description=label)
+
+    def advance(self) -> None:
+        """One of them is done."""
+        self._progress.advance(self._task)
+
+
+def progress_on_stderr() -> Progress:
+    """A display of how far something is; nothing of it stays."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+@contextlib.contextmanager
+def deployments_bar(label: str) -> Iterator[Bar]:
+    """A bar while deployments are judged."""
+    with progress_on_stderr() as progress:
+        yield Bar(progress, label)
 
 
 @contextlib.contextmanager

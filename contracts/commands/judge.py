@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from contracts import profiles
 from contracts.commands.common import (
@@ -16,6 +15,7 @@ from contracts.commands.common import (
     baseline_option,
     chosen_contracts,
     console_for,
+    deployments_bar,
     device_option,
     jobs_option,
     json_option,
@@ -101,21 +101,14 @@ def judge(
 def _tried(
     contracts: Sequence[Contract], workforce: Workforce, profile: str, ledger: Ledger
 ) -> list[Trial]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(workforce.info.label, total=None)
+    with deployments_bar(workforce.info.label) as bar:
         return run_trials(
             contracts,
             workforce,
             ledger=ledger,
             profile=profiles.PROFILES[profile],
-            started=lambda total: progress.update(task, total=total),
-            progress=lambda: progress.advance(task),
+            started=bar.started,
+            progress=bar.advance,
         )
 
 

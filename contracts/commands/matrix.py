@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from contracts import profiles
 from contracts.commands.common import (
+    Bar,
     Exit,
     bad_input,
     chosen_contracts,
@@ -20,6 +19,7 @@ from contracts.commands.common import (
     device_option,
     jobs_option,
     json_option,
+    progress_on_stderr,
     resolved,
     write_json,
 )
@@ -128,36 +128,13 @@ def _made(
     subjects: Sequence[Subject], plan: Plan, folder: Path, skip_existing: bool
 ) -> Iterator[JSON]:
     """The records, with a bar for all subjects and one for the one that is being judged."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with progress_on_stderr() as progress:
         overall = progress.add_task("subjects", total=len(subjects))
-        for made in records(
-            subjects, plan, folder, skip_existing=skip_existing, watch=_Bar(progress)
-        ):
+        watch = Bar(progress, "")
+        for made in records(subjects, plan, folder, skip_existing=skip_existing, watch=watch):
             progress.advance(overall)
             progress.console.print(_said(made), markup=False, highlight=False)
             yield made
-
-
-class _Bar:
-    """The bar of the subject that is being judged."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("", total=None)
-
-    def begin(self, label: str, total: int) -> None:
-        """Begin again for another subject."""
-        self._progress.reset(self._task, description=label, total=total)
-
-    def advance(self) -> None:
-        """One deployment more."""
-        self._progress.advance(self._task)
 
 
 def _said(document: JSON) -> str:

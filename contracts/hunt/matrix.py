@@ -71,7 +71,7 @@ class Plan:
 class Watch(Protocol):
     """Whoever shows how far a survey is."""
 
-    def begin(self, label: str, total: int) -> None:
+    def started(self, total: int, label: str) -> None:
         """A subject is judged on so many deployments."""
 
     def advance(self) -> None:
@@ -157,7 +157,7 @@ def record(plan: Plan, workforce: Workforce, watch: Watch) -> JSON:
     baseline = workforce.baselines[0].subject.label if workforce.baselines else None
     contracts = plan.decided(baseline)
     judged = [*examples(), *drawn(workforce.info, PROFILES[plan.profile])]
-    watch.begin(workforce.info.label, len(judged))
+    watch.started(len(judged), workforce.info.label)
     tallies = survey(
         contracts, judged, workforce.pairs, info=workforce.info, progress=watch.advance
     )

@@ -10,7 +10,7 @@ from contracts.ledger import Ledger
 from contracts.observation import SubjectInfo
 from contracts.units import format_bytes
 
-__all__ = ["ledger_line", "replay_line", "text"]
+__all__ = ["deployment_line", "ledger_line", "replay_line", "text"]
 
 #: More ratios than this are abbreviated in the deployment's line.
 _SHOWN_RATIOS = 12
@@ -20,10 +20,15 @@ def text(finding: Finding, *, subject: str, replay: str, ledger: str | None = No
     """The three lines that every violation is shown as, and what the ledger says of it."""
     lines = [
         finding.violation.message,
-        f"  [{_deployment(finding)} sglang={subject}]",
+        deployment_line(finding, subject),
         f"  replay: {replay}",
     ]
     return "\n".join(lines if ledger is None else [*lines, f"  ledger: {ledger}"])
+
+
+def deployment_line(finding: Finding, subject: str) -> str:
+    """The deployment that shows a violation, on one line."""
+    return f"  [{_deployment(finding)} sglang={subject}]"
 
 
 def ledger_line(ledger: Ledger, finding: Finding, subject: SubjectInfo) -> str:

@@ -301,6 +301,10 @@ class Client:
             era=hello["era"],
             capabilities=Capabilities.from_json(hello["capabilities"]),
             placeholders=tuple(hello["placeholders"]),
+            definitions={
+                name: (str(path), int(line))
+                for name, (path, line) in hello.get("definitions", {}).items()
+            },
         )
         return worker
 

@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 from contracts.subject.overlay import Cache, OverlayError, Report, default_cache
 from contracts.subject.releases import NEWEST, OLDEST, RELEASES, nearest
 
-__all__ = ["Subject", "SubjectError", "resolve"]
+__all__ = ["Subject", "SubjectError", "is_release", "resolve"]
 
 Kind = Literal["release", "checkout", "interpreter"]
 
@@ -78,6 +78,11 @@ def _version(text: str) -> Version | None:
         return Version(text)
     except InvalidVersion:
         return None
+
+
+def is_release(text: str) -> bool:
+    """Whether a text is the number of a known release."""
+    return _known_release(text.strip()) is not None
 
 
 def _known_release(text: str) -> str | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import json
 import logging
 import os
@@ -69,6 +70,7 @@ class Worker:
             "era": self._era.name,
             "capabilities": self._capabilities,
             "placeholders": placeholders.used(),
+            "definitions": _definitions(),
         }
 
     def _observe(self, request: dict[str, JSON]) -> dict[str, JSON]:
@@ -102,6 +104,20 @@ def _capabilities(arguments: frozenset[str]) -> dict[str, list[str]]:
         "arguments": sorted(arguments),
         "variables": sorted(declared | _UNDECLARED),
         "model_types": sorted(name for name in CONFIG_MAPPING if name.startswith("deepseek_v4")),
+    }
+
+
+def _definitions() -> dict[str, list[JSON]]:
+    """Where configurator and pool are defined: a path below the folder of the package, a line."""
+    from sglang.srt.mem_cache.deepseek_v4_memory_pool import DeepSeekV4TokenToKVPool
+    from sglang.srt.model_executor.pool_configurator import DSV4PoolConfigurator
+
+    return {
+        name: ["/".join(kind.__module__.split(".")) + ".py", inspect.getsourcelines(kind)[1]]
+        for name, kind in (
+            ("configurator", DSV4PoolConfigurator),
+            ("pool", DeepSeekV4TokenToKVPool),
+        )
     }
 
 

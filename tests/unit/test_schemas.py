@@ -68,7 +68,7 @@ def objects(part: JSON, path: str = "") -> Iterator[tuple[str, dict[str, JSON]]]
 
 def test_there_is_one_for_each_interface() -> None:
     """Red when a schema is missing; that of the ledger is test_ledger's to check."""
-    interfaces = {"case", "deployment", "judge", "observe"}
+    interfaces = {"case", "deployment", "gate", "judge", "observe"}
     assert {f"{name}.schema.json" for name in interfaces} <= set(FILES)
 
 
@@ -91,7 +91,7 @@ def test_records_are_closed_and_described(name: str) -> None:
             assert said.get("description") or "$ref" in said, f"{path}/{field}"
 
 
-@pytest.mark.parametrize("name", ["case", "judge", "observe"])
+@pytest.mark.parametrize("name", ["case", "gate", "judge", "observe"])
 def test_every_field_is_always_written(name: str) -> None:
     """Red when a reader cannot count on a field: what a subject does not have is null."""
     for path, record in objects(schema(f"{name}.schema.json")):
