@@ -15,11 +15,13 @@ from contracts import __version__
 from contracts.commands.bisect import bisect, bisect_run
 from contracts.commands.common import Exit
 from contracts.commands.fetch import fetch
+from contracts.commands.gate import gate
 from contracts.commands.judge import judge
 from contracts.commands.listing import list_contracts
 from contracts.commands.matrix import matrix
 from contracts.commands.observe import observe
 from contracts.commands.replay import replay_case
+from contracts.commands.worst import worst
 
 __all__ = ["Exit", "main", "run"]
 
@@ -39,7 +41,19 @@ def main() -> None:
     """
 
 
-for _command in (list_contracts, judge, observe, replay_case, matrix, bisect, bisect_run, fetch):
+_COMMANDS = (
+    list_contracts,
+    judge,
+    observe,
+    replay_case,
+    gate,
+    matrix,
+    bisect,
+    bisect_run,
+    worst,
+    fetch,
+)
+for _command in _COMMANDS:
     main.add_command(_command)
 
 

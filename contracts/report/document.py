@@ -9,7 +9,7 @@ from contracts.examination import Finding
 from contracts.observation import SubjectInfo
 from contracts.trial import Trial
 
-__all__ = ["judge_document"]
+__all__ = ["finding_document", "judge_document"]
 
 JSON = Any
 
@@ -35,14 +35,15 @@ def _trial(trial: Trial, replay: str | None) -> dict[str, JSON]:
         "reason": trial.reason,
         "worst": trial.factor,
         "known": trial.known,
-        "violation": None if trial.finding is None else _finding(trial.finding, replay),
+        "violation": None if trial.finding is None else finding_document(trial.finding, replay),
         "examples": [
             {"name": found.example, "factor": found.violation.factor} for found in trial.examples
         ],
     }
 
 
-def _finding(finding: Finding, replay: str | None) -> dict[str, JSON]:
+def finding_document(finding: Finding, replay: str | None) -> dict[str, JSON]:
+    """A violation, the deployment that shows it, and how to see it again."""
     violation = finding.violation
     return {
         "rank": violation.rank,
