@@ -19,6 +19,7 @@ from contracts.commands.gate import gate
 from contracts.commands.judge import judge
 from contracts.commands.listing import list_contracts
 from contracts.commands.matrix import matrix
+from contracts.commands.merge import merge
 from contracts.commands.observe import observe
 from contracts.commands.replay import replay_case
 from contracts.commands.worst import worst
@@ -48,6 +49,7 @@ _COMMANDS = (
     replay_case,
     gate,
     matrix,
+    merge,
     bisect,
     bisect_run,
     worst,

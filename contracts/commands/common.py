@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from contracts import law
 from contracts.contract import Contract
+from contracts.hunt.shared import Shared, SharedError, opened
 from contracts.ledger import EMPTY, Ledger, LedgerError
 from contracts.ledger import load as load_ledger
 from contracts.subject.client import Client, SubjectUnreadable, default_jobs
@@ -35,6 +36,8 @@ __all__ = [
     "chosen_contracts",
     "client_of",
     "console_for",
+    "database_of",
+    "database_option",
     "deployments_bar",
     "device_option",
     "jobs_option",
@@ -42,6 +45,7 @@ __all__ = [
     "progress_on_stderr",
     "read_ledger",
     "resolved",
+    "run_option",
     "sglang_option",
     "workforce_of",
     "write_json",
@@ -101,6 +105,20 @@ jobs_option = click.option(
     show_default="one a core, at most 4",
     help="Workers side by side. Each holds an imported SGLang, about 1 GB.",
 )
+database_option = click.option(
+    "--database",
+    "place",
+    metavar="FOLDER|redis://…",
+    help="Share cases and records with other machines, through a Hypothesis database.",
+)
+run_option = click.option(
+    "--run",
+    "run_name",
+    default="unnamed",
+    show_default=True,
+    metavar="NAME",
+    help="The run whose records are shared through --database, the same on all its machines.",
+)
 json_option = click.option(
     "--json",
     "json_file",
@@ -153,6 +171,14 @@ def read_ledger(file: Path | None) -> Ledger:
         return EMPTY if file is None else load_ledger(file)
     except LedgerError as error:
         bad_input(error)
+
+
+def database_of(place: str | None, run: str) -> Shared | None:
+    """The shared database, if one is named."""
+    try:
+        return None if place is None else opened(place, run)
+    except SharedError as error:
+        raise CannotJudge(str(error)) from None
 
 
 def resolved(subject: str) -> Subject:

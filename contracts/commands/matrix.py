@@ -5,32 +5,39 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
+from rich.console import Console
 
 from contracts import profiles
 from contracts.commands.common import (
     Bar,
+    CannotJudge,
     Exit,
     bad_input,
     chosen_contracts,
     console_for,
+    database_of,
+    database_option,
     device_option,
     jobs_option,
     json_option,
     progress_on_stderr,
     resolved,
+    run_option,
     write_json,
 )
 from contracts.contract import Verdict
 from contracts.hunt.matrix import MATRIX, Plan, records
+from contracts.hunt.merge import Shard
+from contracts.hunt.shared import SharedError
 from contracts.report.grid import grid
 from contracts.report.page import page
 from contracts.subject.releases import RELEASES
 from contracts.subject.resolve import Subject
 
-__all__ = ["matrix"]
+__all__ = ["conclude", "matrix"]
 
 JSON = Any
 
@@ -74,6 +81,14 @@ JSON = Any
     help="Go on: keep the records that are there, made by this suite and with the same options.",
 )
 @click.option(
+    "--shard",
+    metavar="I/N",
+    default="1/1",
+    help="Judge one of N shares of the deployments; `merge` puts the records together.",
+)
+@database_option
+@run_option
+@click.option(
     "--html",
     "html_file",
     metavar="FILE",
@@ -91,6 +106,9 @@ def matrix(
     profile: str,
     folder: Path,
     skip_existing: bool,
+    shard: str,
+    place: str | None,
+    run_name: str,
     html_file: Path | None,
     device: str,
     jobs: int,
@@ -114,10 +132,34 @@ def matrix(
     console = console_for(json_file)
     if html_file is not None and not html_file.absolute().parent.is_dir():
         bad_input(f"--html {html_file}: there is no such folder")
-    plan = Plan(contracts=contracts, profile=profile, device=device, jobs=jobs)
-    made = list(_made([resolved(name) for name in chosen], plan, folder, skip_existing))
+    plan = Plan(
+        contracts=contracts,
+        profile=profile,
+        device=device,
+        jobs=jobs,
+        shard=_shard(shard),
+        database=database_of(place, run_name),
+    )
+    try:
+        made = list(_made([resolved(name) for name in chosen], plan, folder, skip_existing))
+    except SharedError as error:
+        raise CannotJudge(str(error)) from None
+    conclude(made, console, json_file, html_file)
+
+
+def _shard(text: str) -> Shard:
+    try:
+        return Shard.parse(text)
+    except ValueError as error:
+        bad_input(f"--shard: {error}")
+
+
+def conclude(
+    made: Sequence[JSON], console: Console, json_file: str | None, html_file: Path | None
+) -> NoReturn:
+    """Show the records, write them where it is wanted, and end with what they say."""
     console.print(grid(made))
-    document = {"schema": 1, "records": made}
+    document = {"schema": 1, "records": list(made)}
     write_json(json_file, document)
     if html_file is not None:
         html_file.write_text(page(document), encoding="utf-8")

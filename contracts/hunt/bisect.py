@@ -201,7 +201,7 @@ class _Watched:
         # What a worker itself says of the SGLang that it has, it would say again: it has a
         # traceback, or the import failed. A worker that died or hung has said nothing.
         said = isinstance(outcome, Unreadable) and (
-            outcome.traceback is not None or outcome.reason.startswith("import: ")
+            bool(outcome.traceback) or outcome.reason.startswith("import: ")
         )
         self.lost |= isinstance(outcome, Unreadable) and not said
         return outcome

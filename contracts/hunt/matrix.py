@@ -15,21 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from hypothesis import settings
+
 from contracts import __version__
 from contracts.contract import Contract, Request
 from contracts.deployment import Deployment
 from contracts.examination import Finding
+from contracts.hunt.merge import WHOLE, Shard, verdict
+from contracts.hunt.shared import Shared
 from contracts.observation import Failed, Observation, Refused, SubjectInfo, Unreadable
 from contracts.profiles import PROFILES
 from contracts.report.components import rows
 from contracts.subject.client import Client, SubjectUnreadable
 from contracts.subject.resolve import Subject
-from contracts.survey import Tally, survey
-from contracts.trial import Workforce, drawn, examples, verdict_of
+from contracts.survey import Named, Tally, survey
+from contracts.trial import Workforce, drawn, examples
 from contracts.units import GiB
 from strategies.published import MODELS
 
-__all__ = ["BUDGETS", "MATRIX", "PP_SIZES", "Plan", "Watch", "record", "records"]
+__all__ = ["BUDGETS", "MATRIX", "PP_SIZES", "Plan", "Watch", "is_record", "record", "records"]
 
 JSON = Any
 
@@ -51,6 +55,9 @@ class Plan:
     profile: str
     device: str = "meta"
     jobs: int = 1
+    shard: Shard = WHOLE
+    database: Shared | None = None
+    """Where cases and records are kept, and cases come from, if anywhere."""
 
     def decided(self, baseline: str | None) -> list[Contract]:
         """The contracts that can be judged with this baseline, or without one."""
@@ -65,7 +72,25 @@ class Plan:
         ] == contracts
 
     def _stated(self, baseline: str | None) -> dict[str, JSON]:
-        return {"profile": self.profile, "device": self.device, "baseline": baseline}
+        return {
+            "profile": self.profile,
+            "device": self.device,
+            "baseline": baseline,
+            "shards": self.shard.to_json(),
+        }
+
+    def deployments(self, info: SubjectInfo) -> list[Named]:
+        """This shard's share of the examples and the drawn deployments, then what is kept."""
+        profile = PROFILES[self.profile]
+        if not profile.derandomize:
+            # Each shard draws its own; together they draw as many as one alone.
+            count = -(-profile.max_examples // self.shard.of)
+            own = drawn(info, settings(profile, max_examples=count))
+            share = [*self.shard.share(examples()), *own]
+        else:
+            share = self.shard.share([*examples(), *drawn(info, profile)])
+        kept = self.database.cases([one.id for one in self.contracts]) if self.database else []
+        return [*share, *kept]
 
 
 class Watch(Protocol):
@@ -93,7 +118,7 @@ def records(
     """
     with _Workforces(plan) as workforces:
         for before, subject in zip([None, *subjects], subjects, strict=False):
-            path = folder / f"{_file_name(subject.label)}.json"
+            path = folder / _file_name(subject.label, plan.shard)
             baseline = None if before is None else before.label
             kept = read(path) if skip_existing else None
             if kept is not None and plan.is_answered_by(kept, baseline):
@@ -106,6 +131,8 @@ def records(
                 yield _unreadable(plan, subject, baseline, str(error))
                 continue
             write(document, path)
+            if plan.database is not None:
+                plan.database.add_record(document)
             yield document
 
 
@@ -156,15 +183,19 @@ def record(plan: Plan, workforce: Workforce, watch: Watch) -> JSON:
     """
     baseline = workforce.baselines[0].subject.label if workforce.baselines else None
     contracts = plan.decided(baseline)
-    judged = [*examples(), *drawn(workforce.info, PROFILES[plan.profile])]
+    judged = plan.deployments(workforce.info)
     watch.started(len(judged), workforce.info.label)
     tallies = survey(
         contracts, judged, workforce.pairs, info=workforce.info, progress=watch.advance
     )
+    if plan.database is not None:
+        for tally in tallies.values():
+            if tally.worst is not None:
+                plan.database.add_case(tally.contract, tally.worst.deployment)
     client = workforce.subjects[0]
     return {
         **_head(plan, workforce.info.to_json(), baseline),
-        "contracts": [_contract(tallies[contract.id], client) for contract in contracts],
+        "contracts": [_contract(tallies[one.id], plan.shard, client) for one in contracts],
         "capacities": list(capacities(client)),
     }
 
@@ -177,6 +208,7 @@ def _head(plan: Plan, subject: JSON, baseline: str | None) -> dict[str, JSON]:
         "device": plan.device,
         "subject": subject,
         "baseline": baseline,
+        "shards": plan.shard.to_json(),
     }
 
 
@@ -185,26 +217,25 @@ def _unreadable(plan: Plan, subject: Subject, baseline: str | None, reason: str)
     tallies = [Tally(one.id, reason=reason) for one in plan.decided(baseline)]
     return {
         **_head(plan, info.to_json(), baseline),
-        "contracts": [_counts(tally) for tally in tallies],
+        "contracts": [_counts(tally, plan.shard) for tally in tallies],
         "capacities": [],
     }
 
 
-def _contract(tally: Tally, client: Client) -> JSON:
+def _contract(tally: Tally, shard: Shard, client: Client) -> JSON:
     worst = None if tally.worst is None else _worst(tally.worst, client)
-    return {**_counts(tally), "worst": worst}
+    return {**_counts(tally, shard), "worst": worst}
 
 
-def _counts(tally: Tally) -> JSON:
-    return {
-        "id": tally.contract,
-        "verdict": str(verdict_of(tally)),
+def _counts(tally: Tally, shard: Shard) -> JSON:
+    counts = {
         "deployments": len(tally.judged),
         "rejected": len(tally.rejected),
         "violated": len(tally.violated),
         "reason": tally.reason or tally.stumbled,
-        "worst": None,
     }
+    said = verdict(counts, shard.to_json())
+    return {"id": tally.contract, "verdict": str(said), **counts, "worst": None}
 
 
 def _worst(finding: Finding, client: Client) -> JSON:
@@ -277,8 +308,19 @@ def read(path: Path) -> JSON | None:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return document if isinstance(document, dict) and "contracts" in document else None
+    return document if is_record(document) else None
 
 
-def _file_name(label: str) -> str:
-    return re.sub(r"[^\w.@+-]+", "_", label)
+def is_record(document: JSON) -> bool:
+    """Whether a document is a record of the format that is written here."""
+    return (
+        isinstance(document, dict)
+        and document.get("schema") == _SCHEMA
+        and {"suite", "subject", "contracts", "shards", "capacities"} <= document.keys()
+    )
+
+
+def _file_name(label: str, shard: Shard) -> str:
+    named = re.sub(r"[^\w.@+-]+", "_", label)
+    part = "" if shard.of == 1 else f".shard-{shard.index}-of-{shard.of}"
+    return f"{named}{part}.json"
