@@ -85,7 +85,9 @@ class Violation:
     """One disagreement, as data.
 
     ``observed`` and ``expected`` are numbers or texts as they appear in ``message``; ``factor`` is
-    observed / expected where both are numbers and expected is not 0, else None.
+    observed / expected where both are numbers and expected is not 0, else None. ``bytes`` are those
+    that are in question on the rank: lost, too many or unaccounted for; None where the
+    disagreement is none about bytes.
     """
 
     contract: str
@@ -95,6 +97,7 @@ class Violation:
     expected: JSON
     factor: float | None
     message: str
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,15 @@ def _worst(finding: Finding, client: Client) -> JSON:
     return {
         **{
             field: getattr(violation, field)
-            for field in ("rank", "component", "observed", "expected", "factor", "message")
+            for field in (
+                "rank",
+                "component",
+                "observed",
+                "expected",
+                "factor",
+                "bytes",
+                "message",
+            )
         },
         "example": finding.example,
         "stages": finding.stages,

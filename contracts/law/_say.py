@@ -33,12 +33,14 @@ def violation(
     component: str | None = None,
     ratio: float | None = None,
     details: Iterable[str] = (),
+    in_question: Number | None = None,
 ) -> Violation:
     """A violation whose message has the shape that all contracts share.
 
     ``rank`` is counted from 0 as SGLang does, None where the ranks are judged together; ``of`` is
     how many there are. ``source`` says where the expected value comes from. ``ratio`` is the
     factor where observed and expected are texts; between two numbers it is computed.
+    ``in_question`` are the bytes that disagree, in either direction.
     """
     if not isinstance(observed, str) and not isinstance(expected, str):
         ratio = factor(float(observed), float(expected))
@@ -55,6 +57,7 @@ def violation(
         expected=_json(expected, wanted),
         factor=ratio,
         message=message if ratio is None else f"{message} — ×{_factor(ratio)}",
+        bytes=None if in_question is None else round(abs(in_question)),
     )
 
 

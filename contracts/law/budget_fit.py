@@ -56,6 +56,7 @@ def _judge_rank(deployment: Deployment, rank: Rank) -> Iterator[Violation]:
         expected=deployment.budget,
         source="budget",
         component=largest[0][0],
+        in_question=over,
         details=(
             f"{over} bytes over at {view.tokens} tokens",
             *guard.say(),

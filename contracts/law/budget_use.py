@@ -79,6 +79,7 @@ def _judge_rank(deployment: Deployment, rank: Rank, grown: Rank) -> Iterator[Vio
         observed=deployment.budget,
         expected=view.bytes,
         source=f"allocated at {view.tokens} tokens",
+        in_question=left,
         details=(
             f"{left} bytes are left, {_tokens(left, rate, page)}",
             f"a page of tokens takes {number(price)}",

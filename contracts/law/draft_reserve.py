@@ -103,6 +103,7 @@ def _judge_rank(seen: _Seen, of: int) -> Iterator[Violation]:
         expected=allocated,
         source=f"allocated at {first.tokens} tokens",
         component="draft",
+        in_question=reserved - allocated,
         details=(
             *(() if too_much else guard.say()),
             *([f"{_growth.ALIGNMENT} ±{number(alignment)}"] if alignment else ()),

@@ -68,6 +68,7 @@ def _judge_rank(deployment: Deployment, rank: Rank, asked: Rank) -> Iterator[Vio
     over = guard.is_exceeded_by(allocated - charged - slack)
     if not over and allocated >= charged - slack:
         return
+    expected = charged + guard.bytes if over else charged
     component, beyond = _beyond(views[0].pool) if over else (None, ())
     yield violation(
         _ID,
@@ -75,9 +76,10 @@ def _judge_rank(deployment: Deployment, rank: Rank, asked: Rank) -> Iterator[Vio
         of=deployment.pp_size,
         what="bytes allocated at any size",
         observed=allocated,
-        expected=charged + guard.bytes if over else charged,
+        expected=expected,
         source=f"{number(charged)} charged, with guard terms" if over else "charged",
         component=component,
+        in_question=allocated - expected,
         details=(
             *beyond,
             *(guard.say() if over else ()),

@@ -69,6 +69,7 @@ class _Place:
         source: str,
         component: str | None = None,
         details: tuple[str, ...] = (),
+        in_question: int | None = None,
     ) -> Violation:
         return violation(
             _ID,
@@ -80,6 +81,7 @@ class _Place:
             source=source,
             component=component,
             details=details,
+            in_question=in_question,
         )
 
 
@@ -159,4 +161,5 @@ def _judge_ends(place: _Place, owner: str, pool: Pool) -> Iterator[Violation]:
                 f"{rows.allowed} {rows.name}",
                 component=owner + name,
                 details=(f"{rows.excess_bytes} bytes in {rows.buffers} buffers lie beyond",),
+                in_question=rows.excess_bytes,
             )

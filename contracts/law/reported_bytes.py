@@ -61,6 +61,7 @@ def _judge_pool(rank: Rank, of: int, pool: Pool, component: str | None) -> Itera
         expected=pool.bytes,
         source="allocated",
         component=component,
+        in_question=pool.reported - pool.bytes,
         details=(f"gib_rounding ±{float(rounding):.2g}",),
     )
 

@@ -85,5 +85,6 @@ def _judge_state(of: int, rank: Rank, name: str, component: Component) -> Iterat
         expected=expected,
         source=source,
         component=name,
+        in_question=(rows.rows - expected) * rows.row_bytes * rows.buffers,
         details=details,
     )

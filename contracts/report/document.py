@@ -51,6 +51,7 @@ def finding_document(finding: Finding, replay: str | None) -> dict[str, JSON]:
         "observed": violation.observed,
         "expected": violation.expected,
         "factor": violation.factor,
+        "bytes": violation.bytes,
         "message": violation.message,
         "deployment": finding.deployment.to_json(),
         "replay": replay,

@@ -57,6 +57,7 @@ def test_over_budget() -> None:
     )
     assert found.component == "swa_kv"
     assert found.factor == 1073753088 / 1073741824
+    assert found.bytes == 11264
 
 
 @pytest.mark.parametrize(("over", "violations"), [(0, 0), (512, 0), (513, 1)])

@@ -61,7 +61,7 @@ def test_capacity_is_lost() -> None:
         "a page of tokens takes 512; reserved page ±512 — ×2.00"
     )
     assert found.factor == 1073741824 / 536871424
-    assert found.component is None
+    assert (found.component, found.bytes) == (None, 536870400)
 
 
 @pytest.mark.parametrize(("pages", "violations"), [(1, 0), (2, 0), (3, 0), (4, 1)])

@@ -54,6 +54,7 @@ def test_too_much_is_reserved() -> None:
         "— ×1.48"
     )
     assert (found.component, found.observed, found.expected) == ("draft", 3 * TOKENS, 33792)
+    assert found.bytes == 3 * TOKENS - 33792
 
 
 def test_too_little_is_reserved() -> None:

@@ -63,6 +63,7 @@ def test_more_pages_are_reserved_than_one() -> None:
         "alignment ±384; whole bytes ±1; float_rounding ±1.2e-10 — ×1.67"
     )
     assert (found.component, found.observed, found.expected) == ("c4_kv", 3840, 2304)
+    assert found.bytes == 1536
 
 
 def test_state_that_nobody_charges() -> None:

@@ -98,4 +98,5 @@ def test_a_violation_is_data() -> None:
         "expected",
         "factor",
         "message",
+        "bytes",
     ]

@@ -74,6 +74,7 @@ def test_many_pages_beyond() -> None:
         "paging: rank 1 of 2: c128_kv rows = 144, expected 18 (at most: 17 up to the last legal "
         "location, 1 reserved page); 2016 bytes in 2 buffers lie beyond — ×8.00"
     )
+    assert one.bytes == 2016
 
 
 def test_a_page_short() -> None:

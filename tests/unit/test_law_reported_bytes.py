@@ -38,7 +38,7 @@ def test_a_size_that_is_never_set() -> None:
         "reported-bytes: rank 0 of 1: bytes reported by the target's pool = 0, "
         "expected 8704 (allocated); gib_rounding ±9.1e-13 — ×0.00"
     )
-    assert (found.factor, found.component) == (0.0, None)
+    assert (found.factor, found.component, found.bytes) == (0.0, None, 8704)
 
 
 @pytest.mark.parametrize("off", [-1, 1])

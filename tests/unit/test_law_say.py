@@ -120,3 +120,12 @@ def test_a_number_and_a_text_have_no_factor() -> None:
     found = say(Fraction(3, 2), "nothing")
     assert (found.factor, found.observed, found.expected) == (None, 1.5, "nothing")
     assert found.message.endswith("= 1.5, expected nothing (allocated)")
+
+
+@pytest.mark.parametrize(("stated", "kept"), [(None, None), (-5, 5), (Fraction(7, 2), 4), (0, 0)])
+def test_bytes_in_question(stated: Fraction | int | None, kept: int | None) -> None:
+    """Red when the bytes that disagree are signed, broken, or 0 where they are no bytes."""
+    made = violation(
+        "rank-sum", rank=0, of=1, what="x", observed=1, expected=2, source="y", in_question=stated
+    )
+    assert made.bytes == kept

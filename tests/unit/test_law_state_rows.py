@@ -60,6 +60,7 @@ def test_twice_the_rows() -> None:
         "state-rows: rank 0 of 1: c4_state rows = 56, expected 36 (at most: 24 addressable, "
         "12 ring, sentinel and alignment); 1280 bytes in 2 buffers lie beyond — ×1.56"
     )
+    assert one.bytes == 1280
 
 
 def test_a_row_that_does_not_exist() -> None:
@@ -68,6 +69,8 @@ def test_a_row_that_does_not_exist() -> None:
     assert one.message == (
         "state-rows: rank 0 of 1: c128_state rows = 8176, expected 8320 (addressable) — ×0.983"
     )
+    assert one.bytes is not None
+    assert one.bytes > 0
 
 
 def test_the_largest_comes_first() -> None:
