@@ -55,6 +55,14 @@ FIELDS: Mapping[str, tuple[Any, str]] = MappingProxyType(
         "max_running_requests": (_NUMBER, "stated limit, or null"),
         "max_total_tokens": (_NUMBER, "stated limit, or null"),
         "budget": (_NUMBER, "bytes a rank may spend"),
+        "server_args": (
+            rule_engine.DataType.MAPPING(_TEXT, rule_engine.DataType.UNDEFINED),
+            "stated server arguments by SGLang's names",
+        ),
+        "env": (
+            rule_engine.DataType.MAPPING(_TEXT, _TEXT),
+            "stated environment variables",
+        ),
     }
 )
 
@@ -294,4 +302,6 @@ def _facts(deployment: Deployment) -> dict[str, JSON]:
         "max_running_requests": deployment.server_args.get("max_running_requests"),
         "max_total_tokens": deployment.server_args.get("max_total_tokens"),
         "budget": deployment.budget,
+        "server_args": dict(deployment.server_args),
+        "env": dict(deployment.env),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import os
@@ -407,6 +408,15 @@ CONDITIONS: dict[str, list[tuple[str, Deployment, Deployment]]] = {
         ("max_total_tokens * 2 > 9", observations.deployment(0, max_total_tokens=5), PP1)
     ],
     "budget": [("budget >= 1073741824", PP1, PP1.with_budget((1 << 30) - 1))],
+    "server_args": [
+        ("'page_size' in server_args", observations.deployment(0, page_size=128), PP1),
+        ("server_args['page_size'] == 128", observations.deployment(0, page_size=128), PP1),
+        ("not ('page_size' in server_args)", PP1, observations.deployment(0, page_size=128)),
+    ],
+    "env": [
+        ("'SGLANG_X' in env", dataclasses.replace(PP1, env={"SGLANG_X": "1"}), PP1),
+        ("env['SGLANG_X'] == '1'", dataclasses.replace(PP1, env={"SGLANG_X": "1"}), PP1),
+    ],
 }
 
 
@@ -593,6 +603,7 @@ TYPES = {
     "STRING": "text",
     "BOOLEAN": "true or false",
     "ARRAY": "list of numbers",
+    "MAPPING": "mapping",
 }
 
 
@@ -611,10 +622,10 @@ def test_the_page_lists_the_keys() -> None:
 
 def test_the_conditions_of_the_page(entry: Callable[..., Entry]) -> None:
     """Red when docs/ledger.md shows a condition that is refused."""
-    met = observations.deployment(0, 128, pp_size=2, speculation=EAGLE)
+    met = observations.deployment(0, 128, pp_size=2, speculation=EAGLE, enable_hisparse=True)
     conditions = PAGE.split("For instance ")[1].split(". A condition")[0]
     shown = re.findall(r"`([^`]+)`", conditions)
-    assert len(shown) == 4
+    assert len(shown) == 5
     for condition in shown:
         entry(condition=condition, reproduce=json.dumps(met.to_json()))
 
