@@ -54,8 +54,9 @@ class Tally:
 
     Deployments by their keys, in the order of the survey: ``judged`` and ``rejected``; of each one
     that violates, ``violated`` has the violation whose factor is farthest from 1, and ``unknown``
-    the first that the ledger does not know. ``reason`` says why a deployment could not be judged;
-    what came after it was not tried.
+    the first that the ledger does not know. ``all`` are all violations of all deployments, where a
+    survey keeps them. ``reason`` says why a deployment could not be judged; what came after it was
+    not tried.
     """
 
     contract: str
@@ -63,6 +64,7 @@ class Tally:
     rejected: dict[str, None] = field(default_factory=dict)
     violated: dict[str, Finding] = field(default_factory=dict)
     unknown: dict[str, Finding] = field(default_factory=dict)
+    all: list[Finding] = field(default_factory=list)
     reason: str | None = None
     stumbled: str | None = None
 
@@ -102,11 +104,13 @@ def survey(
     *,
     info: SubjectInfo,
     ledger: Ledger = EMPTY,
+    keep_all: bool = False,
     progress: Callable[[], None] = lambda: None,
 ) -> dict[str, Tally]:
     """Judge every contract on every deployment, with as many workers as there are ``pairs``.
 
-    ``progress`` is called after each deployment, from the calling thread.
+    ``progress`` is called after each deployment, from the calling thread. ``keep_all`` keeps every
+    violation, not just the worst of each deployment.
     """
     tallies = {contract.id: Tally(contract.id) for contract in contracts}
     # Closed also on an interrupt, so that no worker begins another deployment.
@@ -114,6 +118,8 @@ def survey(
         for outcomes in stream:
             for outcome in outcomes:
                 _count(tallies[outcome.contract], outcome, ledger, info)
+                if keep_all:
+                    tallies[outcome.contract].all += outcome.findings
             progress()
     return tallies
 

@@ -57,7 +57,7 @@ def violation(
         expected=_json(expected, wanted),
         factor=ratio,
         message=message if ratio is None else f"{message} — ×{_factor(ratio)}",
-        bytes=None if in_question is None else round(abs(in_question)),
+        bytes=None if in_question is None else round(abs(Fraction(in_question))),
     )
 
 

@@ -1,0 +1,185 @@
+"""What one release gets wrong, in numbers: the ground of the ledger's bounds and of the findings.
+
+The gate's deployments are surveyed to the end. For each entry of the ledger that speaks of the
+release the worst violation is kept, for each contract the worst of all, and what a violation costs
+on cards of two sizes is read off published deployments.
+
+    python -m contracts.hunt.measure [RELEASE…]     measure, and write docs/measurements.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contracts import law
+from contracts.contract import Contract, NotApplicable, NotJudged
+from contracts.deployment import Deployment, Speculation
+from contracts.examination import Finding, Rejected, Stumbled, examine
+from contracts.hunt.merge import WHOLE, verdict
+from contracts.ledger import Entry, Ledger, load, shipped
+from contracts.profiles import PROFILES
+from contracts.subject.client import Client, default_jobs
+from contracts.subject.overlay import ConsoleReport
+from contracts.subject.releases import RELEASES
+from contracts.subject.resolve import resolve
+from contracts.survey import Tally, farthest, survey
+from contracts.trial import Workforce, drawn, examples
+from contracts.units import GiB, MiB
+from strategies.published import MODELS
+
+__all__ = ["CARDS", "FILE", "Card", "costs", "measure"]
+
+JSON = Any
+
+#: The measurements of all releases.
+FILE = Path(__file__).parents[2] / "docs" / "measurements.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU, and what a real server on it had left for its pools."""
+
+    name: str
+    budget: int
+    source: str
+
+
+#: Budgets of real servers: a log, and tokens of a profiled stage worked back (docs/findings.md).
+CARDS = (
+    Card("80 GiB", 46_883 * MiB, "Flash-Base at TP8, logged: 45.78 GiB"),
+    Card("140 GiB", 92 * GiB, "Flash FP8 at TP2 x PP4 on H200, from the tokens of its stages"),
+)
+
+_EAGLE = Speculation(algorithm="EAGLE", num_steps=3, eagle_topk=1, num_draft_tokens=4)
+_DSPARK = Speculation(algorithm="DSPARK")
+
+
+def _served(model: str, **stated: Any) -> Deployment:
+    arguments = {} if "4.1" in model else {"swa_full_tokens_ratio": 0.1}
+    return Deployment(model=MODELS[model], budget=GiB, server_args=arguments, **stated)
+
+
+#: What is served on the cards.
+_SERVED = {
+    "Flash": _served("deepseek-v4-flash"),
+    "Flash PP4": _served("deepseek-v4-flash", pp_size=4),
+    "Flash EAGLE": _served("deepseek-v4-flash", speculation=_EAGLE),
+    "Flash-0731 DSPARK": _served("deepseek-v4-flash-0731", speculation=_DSPARK),
+    "Pro PP4": _served("deepseek-v4-pro", pp_size=4),
+    "V4.1-Flash": _served("deepseek-v4.1-flash"),
+}
+
+
+def measure(workforce: Workforce, ledger: Ledger) -> JSON:
+    """The measurements of one release, as docs/measurements.json keeps them."""
+    contracts = [contract for contract in law.ALL.values() if not contract.needs_baseline]
+    judged = [*examples(), *drawn(workforce.info, PROFILES["gate"])]
+    tallies = survey(
+        contracts, judged, workforce.pairs, info=workforce.info, ledger=ledger, keep_all=True
+    )
+    return {
+        "contracts": {
+            tally.contract: _contract(tally, ledger, workforce) for tally in tallies.values()
+        },
+        "cards": list(costs(contracts, workforce.subjects[0])),
+    }
+
+
+def _contract(tally: Tally, ledger: Ledger, workforce: Workforce) -> JSON:
+    counts = {
+        "deployments": len(tally.judged),
+        "violated": len(tally.violated),
+        "reason": tally.reason or tally.stumbled,
+    }
+    entries = ledger.of(tally.contract, workforce.info)
+    return {
+        "verdict": str(verdict(counts, WHOLE.to_json())),
+        **counts,
+        "worst": _told(tally.worst),
+        "unknown": len(tally.unknown),
+        "entries": [_entry(entry, tally, workforce) for entry in entries],
+    }
+
+
+def _entry(entry: Entry, tally: Tally, workforce: Workforce) -> JSON:
+    """The worst that an entry speaks of, whether its bound bears it or not."""
+    spoken = [
+        finding
+        for finding in tally.all
+        if entry.speaks_of(tally.contract, finding.deployment, workforce.info)
+        and (finding.violation.factor is None) == (entry.bound is None)
+    ]
+    return {"entry": entry.name, "findings": len(spoken), "worst": _told(farthest(spoken))}
+
+
+def _told(finding: Finding | None) -> JSON:
+    if finding is None:
+        return None
+    return {
+        "factor": finding.violation.factor,
+        "message": finding.violation.message,
+        "deployment": finding.deployment.to_json(),
+    }
+
+
+def costs(contracts: Sequence[Contract], client: Client) -> Iterator[JSON]:
+    """What each contract's violation is about on the cards, in bytes of the rank with the most."""
+    for served, deployment in _SERVED.items():
+        for card in CARDS:
+            asked = deployment.with_budget(card.budget)
+            for contract in contracts:
+                found = _found(contract, asked, client)
+                if found:
+                    yield {
+                        "contract": contract.id,
+                        "served": served,
+                        "card": card.name,
+                        "factor": farthest(found).violation.factor,  # type: ignore[union-attr]
+                        "bytes": _bytes(found),
+                    }
+
+
+def _found(contract: Contract, deployment: Deployment, client: Client) -> list[Finding]:
+    if contract.single_rank and deployment.pp_size > 1:
+        return []
+    try:
+        return examine(contract, deployment, client)
+    except (Rejected, Stumbled, NotApplicable, NotJudged):
+        return []
+
+
+def _bytes(found: Sequence[Finding]) -> int | None:
+    """Bytes in question on the rank that has the most."""
+    ranks: dict[int | None, int] = {}
+    for finding in found:
+        if finding.violation.bytes is not None:
+            rank = finding.violation.rank
+            ranks[rank] = ranks.get(rank, 0) + finding.violation.bytes
+    return max(ranks.values(), default=None)
+
+
+def main(releases: Sequence[str]) -> None:
+    """Measure releases one after the other; each one's measurements are written at once."""
+    ledger = load(shipped())
+    for release in releases:
+        first = Client(resolve(release, report=ConsoleReport()))
+        clients = first.alike(default_jobs())
+        try:
+            measured = measure(Workforce(clients), ledger)
+        finally:
+            for client in clients:
+                client.close()
+        kept = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+        whole = {**kept, release: measured}
+        ordered = {name: whole[name] for name in RELEASES if name in whole}
+        FILE.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        sys.stderr.write(f"measured {release}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or RELEASES)
