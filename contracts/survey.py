@@ -29,7 +29,7 @@ from contracts.examination import (
 from contracts.ledger import EMPTY, Ledger
 from contracts.observation import SubjectInfo
 
-__all__ = ["Named", "Pair", "Tally", "distance", "farthest", "survey"]
+__all__ = ["Named", "Pair", "Tally", "different", "distance", "farthest", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def survey(
     """
     tallies = {contract.id: Tally(contract.id) for contract in contracts}
     # Closed also on an interrupt, so that no worker begins another deployment.
-    with contextlib.closing(_in_parallel(contracts, _different(deployments), pairs)) as stream:
+    with contextlib.closing(_in_parallel(contracts, different(deployments), pairs)) as stream:
         for outcomes in stream:
             for outcome in outcomes:
                 _count(tallies[outcome.contract], outcome, ledger, info)
@@ -124,7 +124,7 @@ def survey(
     return tallies
 
 
-def _different(deployments: Iterable[Named]) -> list[Named]:
+def different(deployments: Iterable[Named]) -> list[Named]:
     """Each deployment once, by the name that it has first."""
     first: dict[str, Named] = {}
     for named in deployments:

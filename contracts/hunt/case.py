@@ -12,7 +12,7 @@ from typing import Any
 from contracts.deployment import Deployment, DeploymentError
 from contracts.examination import Finding
 
-__all__ = ["FOLDER", "Case", "CaseError", "load", "save"]
+__all__ = ["FOLDER", "Case", "CaseError", "file_name", "load", "save", "written"]
 
 JSON = Any
 
@@ -37,24 +37,38 @@ class Case:
     message: str
 
 
-def save(finding: Finding, *, subject: str, baseline: str | None, folder: Path = FOLDER) -> Path:
-    """Write a finding as a case file and return its path.
+def file_name(contract: str, deployment: Deployment) -> str:
+    """The name of a case's file: the same case is one file."""
+    key = hashlib.sha256(deployment.key().encode()).hexdigest()[:10]
+    return f"{contract}-{key}.json"
 
-    The name follows from contract and deployment, so that the same case is one file.
-    """
-    key = hashlib.sha256(finding.deployment.key().encode()).hexdigest()[:10]
-    path = folder / f"{finding.violation.contract}-{key}.json"
+
+def written(case: Case) -> str:
+    """A case as its file has it."""
     document = {
         "schema": _SCHEMA,
-        "contract": finding.violation.contract,
-        "subject": subject,
-        "baseline": baseline,
-        "deployment": finding.deployment.to_json(),
-        "message": finding.violation.message,
+        "contract": case.contract,
+        "subject": case.subject,
+        "baseline": case.baseline,
+        "deployment": case.deployment.to_json(),
+        "message": case.message,
     }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def save(finding: Finding, *, subject: str, baseline: str | None, folder: Path = FOLDER) -> Path:
+    """Write a finding as a case file and return its path."""
+    case = Case(
+        contract=finding.violation.contract,
+        subject=subject,
+        baseline=baseline,
+        deployment=finding.deployment,
+        message=finding.violation.message,
+    )
+    path = folder / file_name(case.contract, case.deployment)
     folder.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(f".{os.getpid()}.tmp")
-    aside.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    aside.write_text(written(case), encoding="utf-8")
     aside.replace(path)
     return path
 

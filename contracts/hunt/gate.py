@@ -15,7 +15,6 @@ from contracts.ledger import EMPTY, Ledger
 from contracts.observation import SubjectInfo
 from contracts.survey import Named, Pair, Tally, survey
 from contracts.trial import Workforce, drawn, examples, simplest
-from strategies.deployment import known_to
 
 __all__ = ["run"]
 
@@ -62,7 +61,16 @@ def run(
 
 
 def _is_shared(named: Named, baseline: SubjectInfo) -> bool:
-    return known_to(baseline.capabilities, named.deployment) == named.deployment
+    """Whether the baseline has a name for all that a deployment states: an environment variable
+    that it does not read would have no effect, and the two would be judged on different things."""
+    deployment, known = named.deployment, baseline.capabilities
+    speculation = deployment.speculation
+    return (
+        set(deployment.server_args) <= known.arguments
+        and set(deployment.all_env()) <= known.variables
+        and (speculation is None or speculation.algorithm in known.algorithms)
+        and deployment.model.model_type in known.model_types
+    )
 
 
 def _with_all_shown(

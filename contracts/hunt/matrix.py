@@ -28,7 +28,7 @@ from contracts.profiles import PROFILES
 from contracts.report.components import rows
 from contracts.subject.client import Client, SubjectUnreadable
 from contracts.subject.resolve import Subject
-from contracts.survey import Named, Tally, survey
+from contracts.survey import Named, Tally, different, survey
 from contracts.trial import Workforce, drawn, examples
 from contracts.units import GiB
 from strategies.published import MODELS
@@ -88,7 +88,7 @@ class Plan:
             own = drawn(info, settings(profile, max_examples=count))
             share = [*self.shard.share(examples()), *own]
         else:
-            share = self.shard.share([*examples(), *drawn(info, profile)])
+            share = self.shard.share(different([*examples(), *drawn(info, profile)]))
         kept = self.database.cases([one.id for one in self.contracts]) if self.database else []
         return [*share, *kept]
 

@@ -13,15 +13,24 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from contracts import law
 from contracts.contract import Contract, NotApplicable, NotJudged
 from contracts.deployment import Deployment, Speculation
-from contracts.examination import Finding, Rejected, Stumbled, examine
+from contracts.examination import (
+    Finding,
+    Gathered,
+    Observer,
+    Rejected,
+    Stumbled,
+    examine,
+)
 from contracts.hunt.merge import WHOLE, verdict
 from contracts.ledger import Entry, Ledger, load, shipped
+from contracts.observation import Observation
 from contracts.profiles import PROFILES
 from contracts.subject.client import Client, default_jobs
 from contracts.subject.overlay import ConsoleReport
@@ -32,7 +41,7 @@ from contracts.trial import Workforce, drawn, examples
 from contracts.units import GiB, MiB
 from strategies.published import MODELS
 
-__all__ = ["CARDS", "FILE", "Card", "costs", "measure"]
+__all__ = ["CARDS", "FILE", "Card", "costs", "marginal", "measure"]
 
 JSON = Any
 
@@ -54,6 +63,9 @@ CARDS = (
     Card("80 GiB", 46_883 * MiB, "Flash-Base at TP8, logged: 45.78 GiB"),
     Card("140 GiB", 92 * GiB, "Flash FP8 at TP2 x PP4 on H200, from the tokens of its stages"),
 )
+
+#: Bytes per token that the sum of a coefficient's parts may be off by rounding.
+_ROUNDING = 1e-6
 
 _EAGLE = Speculation(algorithm="EAGLE", num_steps=3, eagle_topk=1, num_draft_tokens=4)
 _DSPARK = Speculation(algorithm="DSPARK")
@@ -87,6 +99,7 @@ def measure(workforce: Workforce, ledger: Ledger) -> JSON:
             tally.contract: _contract(tally, ledger, workforce) for tally in tallies.values()
         },
         "cards": list(costs(contracts, workforce.subjects[0])),
+        "marginal": marginal(workforce.subjects[0]),
     }
 
 
@@ -127,13 +140,17 @@ def _told(finding: Finding | None) -> JSON:
     }
 
 
-def costs(contracts: Sequence[Contract], client: Client) -> Iterator[JSON]:
-    """What each contract's violation is about on the cards, in bytes of the rank with the most."""
-    for served, deployment in _SERVED.items():
+def costs(
+    contracts: Sequence[Contract], client: Client, names: Sequence[str] = tuple(_SERVED)
+) -> Iterator[JSON]:
+    """What each contract's violation is about on the cards, in bytes of the rank with the most.
+    ``names`` are those of the served models."""
+    for served in names:
         for card in CARDS:
-            asked = deployment.with_budget(card.budget)
+            asked = _SERVED[served].with_budget(card.budget)
+            gathered = Gathered(client, contracts, asked)
             for contract in contracts:
-                found = _found(contract, asked, client)
+                found = _found(contract, asked, gathered)
                 if found:
                     yield {
                         "contract": contract.id,
@@ -144,11 +161,36 @@ def costs(contracts: Sequence[Contract], client: Client) -> Iterator[JSON]:
                     }
 
 
-def _found(contract: Contract, deployment: Deployment, client: Client) -> list[Finding]:
+def marginal(client: Client) -> JSON:
+    """Bytes per full token of Flash at pp_size 1, charged and allocated, and where they part."""
+    deployment = _SERVED["Flash"].with_budget(60 * GiB)
+    (request,) = law.get("marginal-bytes").plan(deployment)
+    observed = client.observe(request)
+    assert isinstance(observed, Observation), observed
+    (rank,) = observed.ranks
+    below, above = rank.at[0], rank.at[1]
+    step = above.tokens - below.tokens
+    grown = {
+        name: Fraction(part.bytes - below.pool.components[name].bytes, step)
+        for name, part in above.pool.components.items()
+    }
+    charges = rank.configurator.charges or {}
+    return {
+        "charged": rank.configurator.target_bytes_per_full_token,
+        "allocated": float(sum(grown.values())),
+        "parts": {
+            name: [charges.get(name, 0.0), float(rate)]
+            for name, rate in sorted(grown.items())
+            if abs(charges.get(name, 0.0) - rate) > _ROUNDING
+        },
+    }
+
+
+def _found(contract: Contract, deployment: Deployment, subject: Observer) -> list[Finding]:
     if contract.single_rank and deployment.pp_size > 1:
         return []
     try:
-        return examine(contract, deployment, client)
+        return examine(contract, deployment, subject)
     except (Rejected, Stumbled, NotApplicable, NotJudged):
         return []
 

@@ -184,7 +184,13 @@ def _ratio(value: float) -> _Step:
 
 
 def _pipeline(change: Callable[[int], int]) -> _Step:
-    return lambda it: dataclasses.replace(it, pp_size=change(it.pp_size), partition=None)
+    """Another number of stages, each of a layer or more."""
+
+    def step(it: Deployment) -> Deployment:
+        size = min(change(it.pp_size), it.model.num_hidden_layers)
+        return dataclasses.replace(it, pp_size=size, partition=None)
+
+    return step
 
 
 def _layers(change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> _Step:
@@ -197,7 +203,8 @@ def _layers(change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> _Step:
             num_hidden_layers=len(decoder),
             compress_ratios=decoder + it.model.compress_ratios[it.model.num_hidden_layers :],
         )
-        return dataclasses.replace(it, model=model, partition=None)
+        size = min(it.pp_size, len(decoder))
+        return dataclasses.replace(it, model=model, pp_size=size, partition=None)
 
     return step
 

@@ -13,18 +13,21 @@ from hypothesis import given, settings
 from jsonschema import Draft202012Validator, ValidationError
 from referencing import Registry, Resource
 
+from contracts import law
 from contracts.contract import Request, Verdict, Violation
 from contracts.deployment import Deployment, DeploymentError, Model, Speculation
+from contracts.examination import Finding
 from contracts.hunt.case import save
+from contracts.hunt.matrix import Plan, records
 from contracts.observation import Component, Observation, SubjectInfo
+from contracts.report.components import Row
 from contracts.report.document import judge_document
 from contracts.subject.client import Client
-from contracts.examination import Finding
 from contracts.trial import Trial
 from contracts.units import parse_bytes
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
-from tests.unit import observations
+from tests.unit import fake_worker, observations
 
 JSON = Any
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -68,7 +71,7 @@ def objects(part: JSON, path: str = "") -> Iterator[tuple[str, dict[str, JSON]]]
 
 def test_there_is_one_for_each_interface() -> None:
     """Red when a schema is missing; that of the ledger is test_ledger's to check."""
-    interfaces = {"case", "deployment", "gate", "judge", "observe"}
+    interfaces = {"case", "deployment", "gate", "judge", "matrix", "observe", "record"}
     assert {f"{name}.schema.json" for name in interfaces} <= set(FILES)
 
 
@@ -91,7 +94,7 @@ def test_records_are_closed_and_described(name: str) -> None:
             assert said.get("description") or "$ref" in said, f"{path}/{field}"
 
 
-@pytest.mark.parametrize("name", ["case", "gate", "judge", "observe"])
+@pytest.mark.parametrize("name", ["case", "gate", "judge", "matrix", "observe", "record"])
 def test_every_field_is_always_written(name: str) -> None:
     """Red when a reader cannot count on a field: what a subject does not have is null."""
     for path, record in objects(schema(f"{name}.schema.json")):
@@ -144,8 +147,14 @@ def test_the_fields_of_a_component() -> None:
     assert list(described) == [field.name for field in dataclasses.fields(Component)]
 
 
+def test_the_fields_of_a_row() -> None:
+    """Red when a row of the component table gets a field that the schema does not know."""
+    described = schema("record.schema.json")["$defs"]["row"]["properties"]
+    assert list(described) == [field.name for field in dataclasses.fields(Row)]
+
+
 @FIXED
-@given(deployments(algorithms=("EAGLE", "DSPARK")))
+@given(deployments())
 def test_generated_deployments(deployment: Deployment) -> None:
     """Red when a deployment that is written is not one by the schema."""
     check(deployment.to_json(), "deployment")
@@ -309,6 +318,36 @@ def test_judge_is_not_everything(spoil: dict[str, JSON]) -> None:
     document["contracts"][0].update(spoil)
     with pytest.raises(ValidationError):
         check(document, "judge")
+
+
+class Unwatched:
+    """Nobody looks how far a survey is."""
+
+    def started(self, total: int, label: str) -> None: ...
+
+    def advance(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        ("held", {}),
+        ("violated", {"observe": "ignore stages"}),
+        ("not judged", {"observe": "fail"}),
+        ("not judged", {"hello": "exit"}),
+    ],
+    ids=["held", "violated", "failed", "unreadable"],
+)
+def test_matrix(verdict: str, told: dict[str, str], tmp_path: Path) -> None:
+    """Red when the matrix, or the file of a record, is written in another form than the schema's,
+    whatever a subject does."""
+    plan = Plan(contracts=(law.get("stage-slice"),), profile="dev")
+    subject = fake_worker.install(tmp_path / "fake", **told)
+    made = list(records([subject], plan, tmp_path, watch=Unwatched()))
+    assert [one["contracts"][0]["verdict"] for one in made] == [verdict]
+    check({"schema": 1, "records": made}, "matrix")
+    for path in tmp_path.glob("*.json"):
+        check(json.loads(path.read_text(encoding="utf-8")), "record")
 
 
 @pytest.mark.parametrize("speculation", [None, Speculation(algorithm="EAGLE")], ids=["no", "draft"])

@@ -1,0 +1,78 @@
+"""docs/findings.md and the bounds of the ledger follow from the measurements."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+
+from contracts.hunt.measure import FILE
+from contracts.ledger import Entry, load, shipped
+from contracts.report import findings
+from contracts.subject.releases import RELEASES
+
+LEDGER = load(shipped())
+MEASURED = json.loads(FILE.read_text(encoding="utf-8"))
+AGAIN = "run: python -m contracts.report.findings"
+
+
+def test_the_page_is_current() -> None:
+    """Red when the ledger, the measurements or the text changes and docs/findings.md does not."""
+    page = findings.page(LEDGER, MEASURED, findings.template())
+    assert findings.PAGE.read_text(encoding="utf-8") == page, AGAIN
+    assert "{{" not in page
+
+
+def test_the_cases_are_current() -> None:
+    """Red when a replay line of the page names a file that is not there, or another case."""
+    kept = {path.name: path.read_text(encoding="utf-8") for path in findings.CASES.glob("*")}
+    assert kept == dict(findings.cases(LEDGER)), AGAIN
+    named = re.findall(r"docs/cases/(\S+)", findings.PAGE.read_text(encoding="utf-8"))
+    assert set(named) == set(kept)
+
+
+def test_all_releases_are_measured() -> None:
+    """Red when a release is missing."""
+    assert list(MEASURED) == list(RELEASES)
+
+
+@pytest.mark.parametrize("entry", LEDGER.entries, ids=lambda entry: entry.name)
+def test_an_entry_is_explained(entry: Entry) -> None:
+    """Red when an entry's reference is no finding of the page."""
+    page = findings.PAGE.read_text(encoding="utf-8")
+    anchors = {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^## (.*)$", page, re.MULTILINE)
+    }
+    assert entry.reference.removeprefix("docs/findings.md#") in anchors
+
+
+@pytest.mark.parametrize("entry", LEDGER.entries, ids=lambda entry: entry.name)
+def test_no_bound_is_wider_than_measured(entry: Entry) -> None:
+    """Red when an entry bears more than was measured on any of its releases, or speaks of one on
+    which nothing was."""
+    factors = []
+    for release in (name for name in RELEASES if name in entry.subjects):
+        told = MEASURED[release]["contracts"][entry.contract]["entries"]
+        mine = next(one for one in told if one["entry"] == entry.name)
+        assert mine["findings"] > 0, release
+        factors.append(mine["worst"]["factor"])
+    if entry.bound is None:
+        assert not any(factors)
+        return
+    farthest = max(max(factor, 1 / factor) for factor in factors)
+    assert farthest <= entry.bound
+    # Rounded up in the last digit that is written, of four behind the leading ones at least.
+    assert entry.bound - farthest <= max(1e-4, (farthest - 1) * 0.01)
+    assert math.isfinite(entry.bound)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_nothing_is_unknown(release: str) -> None:
+    """Red when a release violates a contract otherwise than the ledger knows, or one is not
+    judged there: the gate would be red."""
+    told = MEASURED[release]["contracts"]
+    assert {name: one["unknown"] for name, one in told.items() if one["unknown"]} == {}
+    assert {name: one["reason"] for name, one in told.items() if one["reason"]} == {}
