@@ -13,7 +13,9 @@ Half of the rows could never be reached; with Flash in 60 GiB that is 18 GiB.
 The other direction is sgl-project/sglang#26471 (a table of as many entries as running requests,
 indexed by request slot) and sgl-project/sglang#34189 (a ring that a batch of drafts outgrew).
 
-A release that has no function to translate with (0.5.12) does not tell how far it addresses.
+Where no function of SGLang's tells how far it addresses, nothing is judged. In 0.5.12 the function
+is ``create_paged_compressor_data`` (``srt/layers/attention/dsv4/compressor.py``), which plans the
+rows of a decode step.
 """
 
 from __future__ import annotations
