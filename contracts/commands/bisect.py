@@ -274,6 +274,7 @@ class _Bar:
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task("", total=None)
         self._halvings = 0.0
+        self._range = ""
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -288,7 +289,7 @@ class _Bar:
 
     def doing(self, text: str) -> None:
         """What is done now, beside the bar."""
-        self._progress.update(self._task, description=text)
+        self._progress.update(self._task, description=self._range + text)
 
     def begin(self, total: int) -> None:
         """So many deployments are tried."""
@@ -299,15 +300,15 @@ class _Bar:
         self._progress.advance(self._task)
 
     def left(self, search: Search) -> None:
-        """Show the range that is left."""
+        """Show the range that is left; where no bar is seen, as a line."""
+        said = f"{search.left} commits, about {search.steps} to judge"
+        if not self._progress.console.is_terminal:
+            self.say(said)
+        self._range = f"{said}: "
         halvings = math.log2(search.left)
         self._halvings = max(self._halvings, halvings)
-        self._progress.update(
-            self._task,
-            total=self._halvings or 1.0,
-            completed=self._halvings - halvings,
-            description=_range(search),
-        )
+        completed = self._halvings - halvings
+        self._progress.update(self._task, total=self._halvings or 1.0, completed=completed)
 
 
 class _Steps:
@@ -325,10 +326,6 @@ class _Steps:
 
     def end(self) -> None:
         """Keep it to oneself."""
-
-
-def _range(search: Search) -> str:
-    return f"{search.left} commits, about {search.steps} to judge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +356,6 @@ class _Hunt:
         search = Search(self.span.history)
         while (sha := search.next()) is not None:
             self.bar.left(search)
-            self.bar.say(_range(search))
             found = self._ask(self.span.clone.commit(sha), deployment)
             search.tell(sha, self.span.side_of(found.verdict))
         return search
@@ -367,7 +363,8 @@ class _Hunt:
     def _counterexample(self, profile: str, jobs: int) -> Deployment:
         bad = self.span.bad
         self.bar.doing(f"looking for a counterexample on {bad.label}")
-        found = self.judge.counterexample(
+        known = self.judge.known(bad, profile)
+        found = known or self.judge.counterexample(
             bad, profile, jobs=jobs, started=self.bar.begin, progress=self.bar.advance
         )
         if found.verdict is Verdict.HELD:
@@ -377,11 +374,12 @@ class _Hunt:
             )
         if found.finding is None:
             raise CannotJudge(f"--bad {bad.label} cannot be judged: {found.reason}")
-        self._note(_Entry(commit=bad, judged=found, known=False))
+        self._note(_Entry(commit=bad, judged=found, known=known is not None))
         return found.finding.deployment
 
     def _ask(self, commit: Commit, deployment: Deployment) -> Judged:
         if commit.sha not in self.log:
+            self.bar.doing(commit.label)
             known = self.judge.known(commit, deployment)
             found = known or self.judge.judge(commit, deployment)
             self._note(_Entry(commit=commit, judged=found, known=known is not None))
@@ -433,7 +431,7 @@ class _Result:
     candidates: tuple[Commit, ...]
     finding: Finding
     subject: Path
-    replay: str
+    replay: str | None
 
     @classmethod
     def of(cls, hunt: _Hunt, search: Search, question: _Question) -> Self:
@@ -447,7 +445,12 @@ class _Result:
             if entry.judged.finding is not None
         ][-1]
         subject = exported(clone.path, shown.sha)
-        case = save(finding, subject=str(subject), baseline=question.baseline)
+        try:
+            case = save(finding, subject=str(subject), baseline=question.baseline)
+            replay = violation_report.replay_line(case)
+        except OSError as error:  # no reason to keep back what was found
+            hunt.bar.say(f"the case cannot be saved: {error}")
+            replay = None
         return cls(
             question=question,
             span=hunt.span,
@@ -456,35 +459,45 @@ class _Result:
             candidates=candidates,
             finding=finding,
             subject=subject,
-            replay=violation_report.replay_line(case),
+            replay=replay,
         )
 
     def text(self) -> str:
         """What was found, for a reader."""
-        what = f"{self.question.contract.id} holds" if self.span.find_fix else "bad commit"
-        if self.first is not None:
-            lines = [f"first commit on which {what}" if self.span.find_fix else f"first {what}"]
-            lines[0] += f": {self.first.sha}"
-        else:
-            lines = [
-                "it is one of these commits: all but the last one could not be judged",
-                *(f"  {commit.sha}  {commit.title}" for commit in self.candidates[:-1]),
-            ]
-        last = self.candidates[-1]
-        lines += [
-            f"  {last.title}",
-            f"  {last.label}, author date {last.date}",
-            f"  {self._counted()}",
-            "",
-            violation_report.text(self.finding, subject=self.subject.name, replay=self.replay),
+        lines = self._candidates() if self.first is None else self._first(self.first)
+        shown = violation_report.text(
+            self.finding, subject=self.subject.name, replay=self.replay or "not saved"
+        )
+        return "\n".join([*lines, f"  {self._counted()}", "", shown])
+
+    def _first(self, first: Commit) -> list[str]:
+        what = "bad commit"
+        if self.span.find_fix:
+            what = f"commit on which {self.question.contract.id} holds"
+        return [
+            f"first {what}: {first.sha}",
+            f"  {first.title}",
+            f"  {first.label}, author date {first.date}",
         ]
-        return "\n".join(lines)
+
+    def _candidates(self) -> list[str]:
+        return [
+            f"the first is one of these {len(self.candidates)} commits; all but the last one "
+            "cannot be judged",
+            *(f"  {commit.sha}  {commit.title}" for commit in self.candidates),
+        ]
 
     def _counted(self) -> str:
         known = sum(entry.known for entry in self.log)
         past = sum(entry.judged.verdict is Verdict.NOT_JUDGED for entry in self.log)
         text = f"{len(self.log) - past} commits judged, {past} stepped past"
         return text + (f"; {known} of them known from earlier runs" if known else "")
+
+    def _violation(self) -> JSON:
+        fields = dataclasses.asdict(self.finding.violation)
+        del fields["contract"]  # said above
+        deployment = self.finding.deployment.to_json()
+        return {**fields, "deployment": deployment, "replay": self.replay}
 
     def to_json(self) -> JSON:
         """What was found, for a program (docs/bisect.md)."""
@@ -505,11 +518,7 @@ class _Result:
                 }
                 for entry in self.log
             ],
-            "violation": {
-                **dataclasses.asdict(self.finding.violation),
-                "deployment": self.finding.deployment.to_json(),
-                "replay": self.replay,
-            },
+            "violation": self._violation(),
         }
 
 
@@ -592,6 +601,7 @@ def bisect_run(
         else:
             found = judged(contract, question.deployment, client, other)
     said = found.reason if found.finding is None else found.finding.violation.message
-    click.echo(f"{contract.id} {found.verdict}" + (f": {said}" if said else ""))
+    detail = f": {said.removeprefix(f'{contract.id}: ')}" if said else ""
+    click.echo(f"{contract.id} {found.verdict}{detail}")
     codes = {Verdict.HELD: int(find_fix), Verdict.VIOLATED: int(not find_fix)}
     sys.exit(codes.get(found.verdict, SKIPPED))

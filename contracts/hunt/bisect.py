@@ -80,8 +80,7 @@ class Search:
                 if parent in self._place:
                     reach |= self._reach[self._place[parent]]
             self._reach.append(reach)
-        self._tip = len(self._order) - 1
-        self._left = self._reach[self._tip]
+        self._left = self._reach[-1]
         self._skipped = 0
 
     @property
@@ -110,9 +109,8 @@ class Search:
         away = _distances([self._skipped >> place & 1 for place in places])
         best, best_worth = None, 0
         for place, distance in zip(places, away, strict=True):
-            if place == self._tip or distance == 0:
-                continue
             before = (self._reach[place] & self._left).bit_count()
+            # Nothing for the last one, which is like the newer end, and for what was looked at.
             worth = min(before, len(places) - before, 2 * distance)
             if worth > best_worth:
                 best, best_worth = self._order[place], worth
@@ -127,7 +125,6 @@ class Search:
             self._left &= ~self._reach[place]
         else:
             self._left &= self._reach[place]
-            self._tip = place
 
 
 def _places(bits: int) -> Iterator[int]:
@@ -252,9 +249,15 @@ class Judge:
     fresh: bool = False
     trees: Trees = dataclasses.field(default_factory=Trees)
 
-    def known(self, commit: Commit, deployment: Deployment) -> Judged | None:
-        """The verdict on a commit that an earlier run has kept."""
-        return None if self.fresh else self._verdicts(deployment.key()).get(commit.sha)
+    def known(self, commit: Commit, asked: Deployment | str) -> Judged | None:
+        """What an earlier run has found on a deployment, or with a profile."""
+        if self.fresh or not self._keeps:
+            return None
+        return self._verdicts(asked).get(commit.sha)
+
+    @property
+    def _keeps(self) -> bool:
+        return self.baseline is None or self.baseline.subject.kind == "release"
 
     def judge(self, commit: Commit, deployment: Deployment) -> Judged:
         """Judge a commit on one deployment.
@@ -268,7 +271,7 @@ class Judge:
                 return judged(self.contract, deployment, client, self.baseline)
 
         found = self._asked(commit, ask)
-        self._keep(deployment.key(), commit, found)
+        self._keep(commit, deployment, found)
         return found
 
     def counterexample(self, commit: Commit, profile: str, **options: Any) -> Judged:
@@ -277,10 +280,6 @@ class Judge:
         Raises:
             ExportError: the cache cannot be written.
         """
-        key = f"profile {profile}"
-        known = None if self.fresh else self._verdicts(key).get(commit.sha)
-        if known is not None:
-            return known
 
         def ask(subject: Subject) -> Judged:
             with Client(subject, device=self.device) as client:
@@ -288,8 +287,8 @@ class Judge:
 
         found = self._asked(commit, ask)
         if found.finding is not None:  # a profile that finds nothing may find something next time
-            self._keep(key, commit, found)
-            self._keep(found.finding.deployment.key(), commit, found)
+            self._keep(commit, profile, found)
+            self._keep(commit, found.finding.deployment, found)
         return found
 
     def _asked(self, commit: Commit, ask: Callable[[Subject], Judged]) -> Judged:
@@ -300,20 +299,19 @@ class Judge:
             with self.trees.tree(self.clone, commit) as tree:
                 try:
                     return ask(resolve(str(tree), report=self.report))
-                except SubjectError as error:
-                    return _not_judged(str(error).replace(str(tree), commit.label))
-        except ExportError:
-            raise
-        except (OverlayError, RevisionError) as error:
+                except (SubjectError, OverlayError) as error:
+                    said = str(error).replace(str(tree), commit.label)
+                    return _not_judged(said, lasting=isinstance(error, SubjectError))
+        except RevisionError as error:
             return _not_judged(str(error), lasting=False)
 
-    def _keep(self, key: str, commit: Commit, found: Judged) -> None:
+    def _keep(self, commit: Commit, asked: Deployment | str, found: Judged) -> None:
         """Keep a verdict for later runs, if it lasts."""
-        comparable = self.baseline is None or self.baseline.subject.kind == "release"
-        if found.lasting and comparable:
-            self._verdicts(key).put(commit.sha, found)
+        if found.lasting and self._keeps:
+            self._verdicts(asked).put(commit.sha, found)
 
-    def _verdicts(self, key: str) -> Verdicts:
+    def _verdicts(self, asked: Deployment | str) -> Verdicts:
+        key = asked.key() if isinstance(asked, Deployment) else f"profile {asked}"
         baseline = None if self.baseline is None else self.baseline.subject.label
         return Verdicts(self.contract.id, key, self.device, baseline)
 
