@@ -71,11 +71,6 @@ class SubjectInfo:
     placeholders: tuple[str, ...] = ()
     definitions: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
-    @property
-    def algorithms(self) -> tuple[str, ...]:
-        """The speculative algorithms that it knows for these models."""
-        return tuple(sorted(self.capabilities.algorithms, reverse=True))
-
     def to_json(self) -> dict[str, JSON]:
         """As the ``subject`` object of the JSON interfaces."""
         return {"label": self.label, "version": self.version, "era": self.era}
@@ -167,9 +162,11 @@ class Configurator:
     ``ratios`` are the compress ratios that it counts, ``layers`` the layers that it charges by
     kind (``total`` and one key a compressed kind). ``bytes_per_full_token`` is its coefficient,
     with the draft's reserve in it; ``target_bytes_per_full_token`` is the same without that
-    reserve. ``draft_layers`` is the reserve in units of an average layer of the stage (SGLang
-    scales the coefficient by (T+D)/T). ``charges`` splits the target's coefficient by component,
-    found by asking the configurator about hypothetical stages; None where the parts do not add up.
+    reserve. ``draft_layers`` is the reserve in units of what SGLang charges for a draft: an average
+    layer of the stage (it scales the coefficient by (T+D)/T), or with encoder replay the draft's
+    own layers; only then there are ``draft_fixed_bytes``, reserved at any size. ``charges`` splits
+    the target's coefficient by component, found by asking the configurator about hypothetical
+    stages; None where the parts do not add up.
     """
 
     ratios: tuple[int, ...]
@@ -177,6 +174,7 @@ class Configurator:
     bytes_per_full_token: float
     target_bytes_per_full_token: float
     draft_layers: float
+    draft_fixed_bytes: float | None = None
     charges: Mapping[str, float] | None = None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from contracts.units import GiB, MiB, TiB, format_bytes
 from strategies.layers import MAX_EXTRA_ENTRIES, RATIOS
+from strategies.settings import DECODE, Settings
 
 __all__ = [
     "MAX_BUDGET",
@@ -28,6 +29,7 @@ __all__ = [
     "least_budget",
     "least_tokens",
     "memories",
+    "suffices",
 ]
 
 MIN_BUDGET = 256 * MiB
@@ -37,7 +39,7 @@ MAX_BUDGET = TiB
 _PAGE = 256
 
 #: What SGLang takes for V4 where ``swa_full_tokens_ratio`` or ``max_running_requests`` is unset.
-#: (For V4.1, which is not generated, an unset ratio has the SWA pool sized by requests instead.)
+#: (For V4.1 an unset ratio has the SWA pool sized by requests instead.)
 _DEFAULT_RATIO = Fraction(1, 10)
 _DEFAULT_REQUESTS = 256
 
@@ -58,6 +60,9 @@ _SWA_RATIOS: tuple[int | str | None, ...] = (
     "hundredths",
     "thousandths",
 )
+
+#: Those of V4.1 models, which without a ratio have their SWA pool sized by requests.
+_SHARED_SWA_RATIOS: tuple[int | str | None, ...] = (*[None] * 8, *[100] * 2, 250, "hundredths")
 
 #: ``max_running_requests``; None leaves it unset, a text draws any number below 100.
 _REQUESTS: tuple[int | str | None, ...] = (
@@ -90,6 +95,15 @@ _TOKENS: tuple[int | str | None, ...] = (
 #: A budget's octave is divided into so many steps, and a step twice more into as many.
 _STEPS = 64
 
+#: The longest prefill chunk that SGLang chooses itself, in tokens.
+_DEFAULT_CHUNK = 16_384
+#: Cached prefix tails a running request that SGLang keeps where none are stated.
+_DEFAULT_TAILS = 4
+#: Up to so many requests a decode server keeps twice as many slots more, if none are stated.
+_FEW_REQUESTS = 32
+#: More draft tokens than any speculation here has.
+_DRAFT_TOKENS = 11
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
@@ -97,14 +111,17 @@ class Load:
 
     Layers are counted over the whole ratio list, which 0.5.12 charges to every rank; the c128
     states of later releases lie with the stages, of which ``stage_c128`` has the most c128 layers.
+    ``sources`` are the layers that own storage of a V4.1 model, and None of any other.
     """
 
     layers: int
     c4: int
     c128: int
     stage_c128: int
+    sources: int | None = None
     window: int = 128
     speculative: bool = False
+    settings: Settings = field(default_factory=Settings)
 
     @classmethod
     def of(
@@ -112,8 +129,10 @@ class Load:
         ratios: tuple[int, ...],
         stages: Iterable[range],
         *,
+        sources: int | None = None,
         window: int = 128,
         speculative: bool = False,
+        settings: Settings | None = None,
     ) -> Load:
         """The load of a ratio list whose stages are among ``stages``."""
         return cls(
@@ -121,9 +140,24 @@ class Load:
             c4=ratios.count(4),
             c128=ratios.count(128),
             stage_c128=max(ratios[stage.start : stage.stop].count(128) for stage in stages),
+            sources=sources,
             window=window,
             speculative=speculative,
+            settings=settings or Settings(),
         )
+
+    def slots(self, max_running_requests: int | None) -> int:
+        """Request slots of a DP rank, with those that a decode server has more."""
+        requests = self.requests(max_running_requests)
+        if self.settings.role != DECODE:
+            return requests
+        extra = self.settings.extra_slots
+        return requests + (2 * min(requests, _FEW_REQUESTS) if extra is None else extra)
+
+    def requests(self, max_running_requests: int | None) -> int:
+        """Running requests of a DP rank."""
+        stated = _DEFAULT_REQUESTS if max_running_requests is None else max_running_requests
+        return max(1, stated // self.settings.dp_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +200,9 @@ def least_budget(load: Load, ratio: Fraction | None, max_running_requests: int |
     ``ratio`` and ``max_running_requests`` are None where they are left unset. A smaller ratio or
     more requests never need less.
     """
+    if load.sources is not None:
+        return _least_shared_budget(load, load.sources, ratio, max_running_requests)
     share = _DEFAULT_RATIO if ratio is None else ratio
-    requests = _DEFAULT_REQUESTS if max_running_requests is None else max_running_requests
     rings = 2 if load.speculative else 1
 
     # Compress states are priced by windows, c128 up to 0.5.14 and c4 up to 0.5.20.
@@ -179,8 +214,46 @@ def least_budget(load: Load, ratio: Fraction | None, max_running_requests: int |
         full_token += full_token / max(1, load.layers - MAX_EXTRA_ENTRIES)
 
     # From 0.5.15 on c128 states are kept by request slot, and a few slots more.
-    fixed = (requests + 4) * rings * (MiB // 2) * load.stage_c128
+    slots = load.slots(max_running_requests)
+    fixed = (slots + 4) * rings * (MiB // 2) * load.stage_c128
     return ceil(_admitting_swa_tokens(load.window) * full_token / share) + fixed
+
+
+def _least_shared_budget(
+    load: Load, sources: int, ratio: Fraction | None, max_running_requests: int | None
+) -> int:
+    """The bound for a V4.1 model, whose SWA pool is sized by requests where no ratio is stated."""
+    swa_tokens = _admitting_swa_tokens(load.window)
+    full_tokens = ceil(swa_tokens / (_DEFAULT_RATIO if ratio is None else ratio))
+    if ratio is None:
+        swa_tokens = _swa_tokens_of_requests(load, max_running_requests)
+    # A draft is charged as one more layer here too.
+    layers = load.layers + 1 if load.speculative else load.layers
+    tokens = 660 * (sources + 1) * full_tokens + 585 * layers * swa_tokens
+    # Pairs of ratio 2 wait in a ring of 2 tokens a request, or of 16.
+    slots = load.slots(max_running_requests) + 2
+    fixed = slots * 16 * 4096 * sources
+    if load.settings.replay:
+        # A window a request and layer, drafts' rings, and a workspace for a step.
+        fixed += slots * 2 * _PAGE * 600 * (layers + MAX_EXTRA_ENTRIES) + MiB * slots
+        fixed += 4 * 600 * (_chunk(load) + slots * 256 + _PAGE)
+    return tokens + fixed
+
+
+def _swa_tokens_of_requests(load: Load, max_running_requests: int | None) -> int:
+    """SWA tokens that requests in flight can hold, and what is kept for reuse beside them."""
+    requests, slots = load.requests(max_running_requests), load.slots(max_running_requests)
+    drafts = _DRAFT_TOKENS if load.speculative else 1
+    interval, tails = load.settings.interval, load.settings.tails
+    each = load.window + (128 if interval is None else interval) * drafts + 4 * _PAGE
+    kept = _DEFAULT_TAILS * requests if tails is None else tails
+    held = (kept + slots - requests) * (load.window + _PAGE)
+    return requests * each + held + 2 * _chunk(load) + 2 * _PAGE
+
+
+def _chunk(load: Load) -> int:
+    stated = load.settings.chunk
+    return _DEFAULT_CHUNK if stated is None else max(0, stated)
 
 
 def check_budget(max_budget: int, *, max_layers: int, window: int, speculative: bool) -> None:
@@ -190,10 +263,11 @@ def check_budget(max_budget: int, *, max_layers: int, window: int, speculative: 
         ValueError: the message says what would do.
     """
     entries = max_layers + MAX_EXTRA_ENTRIES
-    largest = (
+    largest = [
         Load.of((ratio,) * entries, [range(entries)], window=window, speculative=speculative)
         for ratio in RATIOS
-    )
+    ]
+    largest.append(Load.of((0,) * entries, [range(entries)], sources=entries, speculative=True))
     least = max(least_budget(load, Fraction(1), 1) for load in largest)
     _check(max(MIN_BUDGET, least), max_budget, f"{max_layers} layers")
 
@@ -206,25 +280,61 @@ def _check(least: int, max_budget: int, holding: str) -> None:
         )
 
 
-def memories(load: Load, *, max_budget: int = MAX_BUDGET) -> st.SearchStrategy[Memory]:
-    """Budgets up to ``max_budget`` for a load, and the arguments to share them out.
+def memories(*loads: Load, max_budget: int = MAX_BUDGET) -> st.SearchStrategy[Memory]:
+    """Budgets up to ``max_budget`` for any of some loads, and the arguments to share them out.
 
     The budget is as likely in one octave as in any other, from 256 MiB or the lower bound
     upwards. Shrinks to 1 GiB, or as near as the bound allows, and no argument.
 
     Raises:
-        ValueError: ``max_budget`` is too small for the load, or too large.
+        ValueError: ``max_budget`` is too small for the loads, or too large.
     """
-    _check(max(MIN_BUDGET, least_budget(load, Fraction(1), 1)), max_budget, "this load")
-    return _memories(load, max_budget)
+    bound = _Bound(loads)
+    _check(max(MIN_BUDGET, bound.least), max_budget, "this load")
+    return _memories(bound, max_budget)
+
+
+def suffices(max_budget: int, *loads: Load) -> bool:
+    """Whether there is a way to serve each of some loads within a largest budget."""
+    return _Bound(loads).least <= max_budget
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The lower bound that holds for each of some loads."""
+
+    loads: tuple[Load, ...]
+
+    def __call__(self, ratio: Fraction | None, max_running_requests: int | None) -> int:
+        return max(least_budget(load, ratio, max_running_requests) for load in self.loads)
+
+    @property
+    def least(self) -> int:
+        """The bound at the ratio and the request limit that need least."""
+        return self(Fraction(1), 1)
+
+    @property
+    def least_requests(self) -> int:
+        """One request for each DP rank."""
+        return max(load.settings.dp_size for load in self.loads)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether one of the loads is of a V4.1 model."""
+        return any(load.sources is not None for load in self.loads)
+
+    @property
+    def window(self) -> int:
+        """The widest window."""
+        return max(load.window for load in self.loads)
 
 
 @st.composite
-def _memories(draw: st.DrawFn, load: Load, max_budget: int) -> Memory:
-    ratio = draw(_swa_ratios(load, max_budget))
-    requests = draw(_requests(load, ratio, max_budget))
-    tokens = draw(_total_tokens(load, ratio))
-    least = least_budget(load, ratio, requests)
+def _memories(draw: st.DrawFn, bound: _Bound, max_budget: int) -> Memory:
+    ratio = draw(_swa_ratios(bound, max_budget))
+    requests = draw(_requests(bound, ratio, max_budget))
+    tokens = draw(_total_tokens(bound.window, ratio))
+    least = bound(ratio, requests)
     return Memory(
         budget=draw(_budgets(max(MIN_BUDGET, least), max_budget)),
         swa_full_tokens_ratio=None if ratio is None else float(ratio),
@@ -234,13 +344,13 @@ def _memories(draw: st.DrawFn, load: Load, max_budget: int) -> Memory:
 
 
 @st.composite
-def _swa_ratios(draw: st.DrawFn, load: Load, max_budget: int) -> Fraction | None:
+def _swa_ratios(draw: st.DrawFn, bound: _Bound, max_budget: int) -> Fraction | None:
     """A ratio; one that no budget would suffice for gives way to the smallest that one does."""
 
     def fits(ratio: Fraction | None) -> bool:
-        return least_budget(load, ratio, 1) <= max_budget
+        return bound(ratio, 1) <= max_budget
 
-    chosen = draw(st.sampled_from(_SWA_RATIOS))
+    chosen = draw(st.sampled_from(_SHARED_SWA_RATIOS if bound.is_shared else _SWA_RATIOS))
     if chosen == "tenths":
         chosen = 100 * draw(st.integers(1, 10))
     elif chosen == "hundredths":
@@ -257,27 +367,31 @@ def _swa_ratios(draw: st.DrawFn, load: Load, max_budget: int) -> Fraction | None
 
 
 @st.composite
-def _requests(draw: st.DrawFn, load: Load, ratio: Fraction | None, max_budget: int) -> int | None:
+def _requests(
+    draw: st.DrawFn, bound: _Bound, ratio: Fraction | None, max_budget: int
+) -> int | None:
     """A request limit; one that no budget would suffice for gives way to the largest that does."""
 
     def needed(requests: int | None) -> int:
-        return least_budget(load, ratio, requests)
+        return bound(ratio, requests)
 
     chosen = draw(st.sampled_from(_REQUESTS))
     requests = draw(st.integers(1, 99)) if isinstance(chosen, str) else chosen
+    if requests is not None:
+        requests = max(requests, bound.least_requests)
     if needed(requests) <= max_budget:
         return requests
     return bisect_right(range(1, _DEFAULT_REQUESTS + 1), max_budget, key=needed)
 
 
 @st.composite
-def _total_tokens(draw: st.DrawFn, load: Load, ratio: Fraction | None) -> int | None:
+def _total_tokens(draw: st.DrawFn, window: int, ratio: Fraction | None) -> int | None:
     """A token limit that leaves the SWA pool room for a request."""
     chosen = draw(st.sampled_from(_TOKENS))
     if chosen is None:
         return None
     tokens = 4097 + 1009 * draw(st.integers(0, 99)) if isinstance(chosen, str) else chosen
-    return max(tokens, least_tokens(load.window, ratio))
+    return max(tokens, least_tokens(window, ratio))
 
 
 @st.composite

@@ -81,8 +81,9 @@ def _pipelines(draw: st.DrawFn, layers: int, largest: int) -> Pipeline:
 
 
 def _pp_sizes(largest: int) -> tuple[Span, ...]:
-    spans = [Span(1, largest)] * 3 + [Span(1, 1)] * 4 + [Span(2, 2)] * 2
-    spans += [Span(4, 4), Span(8, 8), Span(largest, largest)]
+    # Every rank is sized and allocated: long pipelines are rare, they cost the most.
+    spans = [Span(1, largest), *[Span(1, 8)] * 3, *[Span(1, 1)] * 8]
+    spans += [*[Span(2, 2)] * 5, *[Span(4, 4)] * 3, Span(8, 8), Span(largest, largest)]
     return tuple(span.within(largest) for span in spans)
 
 

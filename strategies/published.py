@@ -1,7 +1,7 @@
 """The published models, and deployments of them that people really run.
 
 Facts are those of the models' ``config.json`` files and of public server logs. Tensor parallelism
-does not enter the sizing of these pools and is left out.
+does not enter the sizing of these pools and is left out where DP attention does not need it.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ def _seen(
     pp_size: int = 1,
     partition: tuple[int, ...] | None = None,
     speculation: Speculation | None = None,
-    **server_args: float,
+    env: Mapping[str, str] = MappingProxyType({}),
+    **server_args: Any,
 ) -> PublishedDeployment:
     deployment = Deployment(
         model=MODELS[f"deepseek-{model}"],
@@ -127,6 +128,7 @@ def _seen(
         partition=partition,
         speculation=speculation,
         server_args=server_args,
+        env=env,
     )
     return PublishedDeployment(name, deployment)
 
@@ -233,4 +235,58 @@ DEPLOYMENTS: tuple[PublishedDeployment, ...] = (
     # V4.1-Flash, which SGLang allows no pipeline; its SWA pool is sized by requests.
     _seen("flash-v4.1", "v4.1-flash", "60GiB"),
     _seen("flash-v4.1-dspark", "v4.1-flash", "60GiB", speculation=_DSPARK),
+    # Servers of PD pairs: a pipeline prefills, few requests at a time decode.
+    _seen(
+        "flash-prefill-pp4",
+        "v4-flash",
+        "60GiB",
+        pp_size=4,
+        swa_full_tokens_ratio=0.1,
+        disaggregation_mode="prefill",
+    ),
+    _seen(
+        "flash-decode-16",
+        "v4-flash",
+        "60GiB",
+        swa_full_tokens_ratio=0.1,
+        max_running_requests=16,
+        disaggregation_mode="decode",
+    ),
+    # A decode server with c4 tokens on the host, twice as many as on the device (the default).
+    _seen(
+        "flash-decode-hisparse",
+        "v4-flash",
+        "60GiB",
+        swa_full_tokens_ratio=0.1,
+        max_running_requests=64,
+        disaggregation_mode="decode",
+        disable_radix_cache=True,
+        enable_hisparse=True,
+    ),
+    # DP attention over the 8 GPUs of a node: each rank runs an eighth of the requests.
+    _seen(
+        "pro-dp8",
+        "v4-pro",
+        "60GiB",
+        swa_full_tokens_ratio=0.15,
+        max_running_requests=128,
+        tp_size=8,
+        dp_size=8,
+        enable_dp_attention=True,
+    ),
+    # Smaller states: one a request in place of a ring of tokens, or of two bytes a number.
+    _seen(
+        "flash-online-c128",
+        "v4-flash",
+        "60GiB",
+        swa_full_tokens_ratio=0.1,
+        env={"SGLANG_OPT_USE_ONLINE_COMPRESS": "1"},
+    ),
+    _seen(
+        "flash-bf16-states",
+        "v4-flash",
+        "60GiB",
+        swa_full_tokens_ratio=0.1,
+        env={"SGLANG_DSV4_COMPRESS_STATE_DTYPE": "bfloat16"},
+    ),
 )

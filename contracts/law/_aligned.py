@@ -6,6 +6,7 @@ token counts that lie a whole period apart the steps cancel, and the growth is e
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 
@@ -26,6 +27,8 @@ _UNSTATED_DENOMINATOR = 100
 #: than tokens // 2: above 8192 tokens that last limit does not touch the estimate, which would
 #: otherwise grow with the tokens and bring per-request state into the difference.
 _FEWEST_TOKENS = 16_384
+#: SGLang's ``host_to_device_ratio`` of HiSparse, where none is stated.
+_DEFAULT_HOST_RATIO = 2
 #: SGLang refuses an SWA pool that does not exceed window + page (since 0.5.20). What the
 #: contracts measure lies comfortably above.
 _SWA_MARGIN = 4
@@ -35,13 +38,24 @@ def period(deployment: Deployment) -> int:
     """The distance D between token counts at which every page and window boundary recurs.
 
     D full tokens are whole pages and windows, and so are the D * ratio SWA tokens that go with
-    them.
+    them, and those of the c4 tokens that HiSparse keeps on the device.
     """
     ratio = deployment.swa_ratio()
     parts = _UNSTATED_DENOMINATOR if ratio is None else ratio.denominator
     if ratio == _GENERIC_SWA_RATIO:
         parts = math.lcm(parts, _DEFAULT_SWA_RATIO.denominator)
+    parts = math.lcm(parts, _on_the_host(deployment))
     return math.lcm(_page_size(deployment), deployment.model.sliding_window) * parts
+
+
+def _on_the_host(deployment: Deployment) -> int:
+    """How many c4 tokens HiSparse has for each one on the device; 1 without it."""
+    if not deployment.server_args.get("enable_hisparse"):
+        return 1
+    stated = deployment.server_args.get("hisparse_config")
+    config = json.loads(stated) if isinstance(stated, str) else stated
+    ratio = config.get("host_to_device_ratio") if isinstance(config, dict) else None
+    return ratio if isinstance(ratio, int) and ratio > 0 else _DEFAULT_HOST_RATIO
 
 
 def token_counts(deployment: Deployment) -> tuple[int, int, int]:

@@ -30,6 +30,8 @@ from contracts.observation import (
     SubjectInfo,
     Unreadable,
 )
+from contracts.settings import at_start
+from contracts.subject.reads import Recording
 from contracts.subject.resolve import Subject
 
 __all__ = ["Client", "SubjectUnreadable", "WorkerProcess", "default_jobs"]
@@ -194,9 +196,11 @@ def _worker_environment(stated: Mapping[str, str]) -> dict[str, str]:
 class Client:
     """Asks one subject for observations on one device.
 
-    What SGLang reads at import needs a process of its own, so workers are pooled by the
-    environment that a deployment states. ``edits`` change the subject's source as it is loaded
-    (see :mod:`contracts.subject.edits`): they seed the faults that prove the suite.
+    What SGLang reads at import needs a process of its own, so workers are pooled by those of a
+    deployment's variables that must be there when one starts (:func:`contracts.settings.at_start`);
+    the others are stated for an observation at a time. ``edits`` change the subject's source as it
+    is loaded (see :mod:`contracts.subject.edits`): they seed the faults that prove the suite. With
+    ``record`` the settings that SGLang reads are noted (see :mod:`contracts.subject.reads`).
     """
 
     def __init__(
@@ -207,12 +211,15 @@ class Client:
         start_timeout: float = START_TIMEOUT,
         request_timeout: float = REQUEST_TIMEOUT,
         edits: Sequence[Mapping[str, str]] = (),
+        record: bool = False,
     ) -> None:
         self.subject = subject
         self.device = device
         self._start_timeout = start_timeout
         self._request_timeout = request_timeout
         self._edits = list(map(dict, edits))
+        self._record = record
+        self._recording = Recording()
         self._workers: OrderedDict[tuple[tuple[str, str], ...], WorkerProcess] = OrderedDict()
         self._info: SubjectInfo | None = None
         self._remembered: OrderedDict[str, Outcome] = OrderedDict()
@@ -226,6 +233,7 @@ class Client:
                 start_timeout=self._start_timeout,
                 request_timeout=self._request_timeout,
                 edits=self._edits,
+                record=self._record,
             )
             for _ in range(count - 1)
         )
@@ -249,21 +257,29 @@ class Client:
         if key in self._remembered:
             self._remembered.move_to_end(key)
             return self._remembered[key]
+        environment = at_start(request.deployment.env)
         try:
-            worker = self._worker(request.deployment.env)
+            worker = self._worker(environment)
             answer = worker.ask(_asked(request, self.device), self._request_timeout)
         except SubjectUnreadable as error:
-            self._drop(request.deployment.env)
+            self._drop(environment)
             return Unreadable(reason=str(error))
         except BaseException:  # an interrupt: the answer to come must not answer the next request
-            self._drop(request.deployment.env)
+            self._drop(environment)
             raise
+        if "recording" in answer:
+            self._recording |= Recording.from_json(answer["recording"])
         outcome = self._outcome(answer, request)
         if not isinstance(outcome, Unreadable):
             self._remembered[key] = outcome
             if len(self._remembered) > MAX_REMEMBERED:
                 self._remembered.popitem(last=False)
         return outcome
+
+    def take_recording(self) -> Recording:
+        """What SGLang read during the observations since this was last asked."""
+        taken, self._recording = self._recording, Recording()
+        return taken
 
     def _outcome(self, answer: JSON, request: Request) -> Outcome:
         status = answer["status"]
@@ -287,7 +303,8 @@ class Client:
             self._workers.popitem(last=False)[1].close()
         worker = WorkerProcess(self.subject, environment)
         try:
-            hello = worker.ask({"op": "hello", "edits": self._edits}, self._start_timeout)
+            asked = {"op": "hello", "edits": self._edits, "record": self._record}
+            hello = worker.ask(asked, self._start_timeout)
         except BaseException:
             worker.close()
             raise

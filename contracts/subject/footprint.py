@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,9 +66,13 @@ def _expired(ref: StorageWeakRef) -> bool:
 
 
 #: Nothing hangs below a value of these types. Exact types: looking one up is all that most of a
-#: pool's attributes cost.
+#: pool's attributes cost. What an object refers to weakly is another's: the tables that a pool
+#: translates locations with are its allocator's.
 _LEAVES = frozenset(
-    {str, bytes, int, float, bool, complex, type(None), type, types.ModuleType, torch.dtype}
+    {
+        *(str, bytes, int, float, bool, complex, type(None), type, types.ModuleType, torch.dtype),
+        *weakref.ProxyTypes,
+    }
 )
 
 

@@ -7,6 +7,7 @@ indexes the buffer with. Where a release has no such function to call, there is 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +21,12 @@ __all__ = ["geometry", "transfers"]
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """The last legal locations: of full tokens, of SWA tokens, and the last request slot."""
+    """The last legal locations: of full tokens, of SWA tokens, of the c4 slots that HiSparse keeps
+    on the device, and the last request slot."""
 
     full: int | None
     swa: int | None
+    device: int | None
     slot: int
 
 
@@ -31,6 +34,7 @@ def geometry(pool: Any, request_pool: Any, allocator: Any) -> dict[str, dict[str
     """Size, page, ring, alignment and last row by component."""
     reach = _reach(request_pool, allocator)
     return {
+        **dict(_marks(pool, reach)),
         **dict(_paged(pool, reach)),
         **dict(_states(pool, "", reach)),
         **dict(_states(pool, "indexer_", reach)),
@@ -41,23 +45,36 @@ def _reach(request_pool: Any, allocator: Any) -> _Reach:
     logical = getattr(allocator, "logical_attn_allocator", allocator)
     full = getattr(logical, "full_attn_allocator", logical)
     swa = getattr(logical, "swa_attn_allocator", None)
+    device = getattr(allocator, "hisparse_attn_allocator", None)
     slots = int(request_pool.req_to_token.shape[0])
-    return _Reach(_last_location(full), None if swa is None else _last_location(swa), slots - 1)
+    return _Reach(_last_location(full), _last_location(swa), _last_location(device), slots - 1)
 
 
-def _last_location(allocator: Any) -> int:
+def _last_location(allocator: Any) -> int | None:
     """Page 0 is reserved, so that the allocator's pages are 1 to ``num_pages``."""
-    return int((allocator.num_pages + 1) * allocator.page_size - 1)
+    return None if allocator is None else (allocator.num_pages + 1) * allocator.page_size - 1
+
+
+def _marks(pool: Any, reach: _Reach) -> Iterator[tuple[str, dict[str, int | None]]]:
+    """One mark for each request slot; the first slot is nobody's."""
+    if getattr(pool, "swa_valid_from", None) is not None:
+        yield "swa_valid_from", {"size": reach.slot, "page": 1, "last_row": reach.slot}
 
 
 def _paged(pool: Any, reach: _Reach) -> Iterator[tuple[str, dict[str, int | None]]]:
     if pool.swa_kv_pool is not None:
-        yield "swa_kv", _page(pool.swa_kv_pool, reach.swa)
+        # A draft's own ring is addressed by request, not by SWA location.
+        ring = getattr(pool, "swa_req_ring_size", None)
+        yield "swa_kv", _page(pool.swa_kv_pool, (reach.slot + 1) * ring - 1 if ring else reach.swa)
+    window = getattr(pool, "request_window", None)
+    if window is not None:
+        # Beyond all rings lie the rows that are read and written in place of none.
+        yield "window_kv", _page(window.state, int(window.sink_row))
     for name, ratio, part in [*_kv_pools(pool), *_index_pools(pool)]:
         # A compressed slot holds `ratio` full tokens. HiSparse maps c4 to device slots of its own.
         mapped = hasattr(part, "register_mapping")
-        last = None if reach.full is None or mapped else reach.full // ratio
-        yield name, _page(part, last)
+        covered = None if reach.full is None else reach.full // ratio
+        yield name, _page(part, reach.device if mapped else covered)
 
 
 def _page(part: Any, last: int | None) -> dict[str, int | None]:
@@ -98,7 +115,8 @@ def _states(pool: Any, prefix: str, reach: _Reach) -> Iterator[tuple[str, dict[s
                 "page": 1,
                 "ring": int(part.ring_size),
                 "align": ratio,
-                "last_row": _last_state_row(part, ratio, reach),
+                "last_row": _last_state_row(part, ratio, reach)
+                or _last_planned_row(pool, part, ratio, reach),
             },
         )
 
@@ -125,6 +143,48 @@ def _last_state_row(part: Any, ratio: int, reach: _Reach) -> int | None:
         locations = torch.arange(max(0, reach.swa + 1 - part.swa_page_size), reach.swa + 1)
         return int(getattr(part, _BY_LOCATION)(locations).max()) + _banks(part)
     return None
+
+
+def _last_planned_row(pool: Any, part: Any, ratio: int, reach: _Reach) -> int | None:
+    """The greatest row that SGLang plans to write for the last page of SWA locations, in 0.5.12,
+    where the translation is a step of ``create_paged_compressor_data``
+    (layers/attention/dsv4/compressor.py). It plans for groups of ``ratio`` rows; a ring that has
+    none (online c128) is planned by a kernel, which cannot be asked."""
+    translates = hasattr(part, _BY_LOCATION) or hasattr(part, _BY_REQUEST)
+    if translates or reach.swa is None or part.ring_size % ratio:
+        return None
+    module = "sglang.srt.layers.attention.dsv4.compressor"
+    plan = getattr(importlib.import_module(module), "create_paged_compressor_data", None)
+    if plan is None:
+        return None
+    page = int(pool.swa_page_size)
+    lengths = torch.arange(ratio, page + 1, ratio)
+    planned = plan(
+        ratio,
+        is_prefill=False,
+        token_to_kv_pool=_Pages(page, int(part.ring_size)),
+        req_to_token=torch.arange(reach.swa + 1 - page, reach.swa + 1).unsqueeze(0),
+        req_pool_indices=torch.zeros_like(lengths),
+        seq_lens=lengths,
+    )
+    return int(planned.write_loc.max()) * ratio + ratio - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """What a plan reads of a pool. The locations that it is asked about are SWA locations."""
+
+    swa_page_size: int
+    ring_size: int
+
+    def get_ring_size(self, compress_ratio: int) -> int:
+        """The rows of a ring; there is but the one that is asked about."""
+        del compress_ratio
+        return self.ring_size
+
+    def translate_loc_from_full_to_swa(self, locations: torch.Tensor) -> torch.Tensor:
+        """A location is where it is."""
+        return locations
 
 
 def _banks(part: Any) -> int:

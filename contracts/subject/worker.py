@@ -40,10 +40,11 @@ def _load_contracts() -> None:
 class Worker:
     """Answers requests about the SGLang that this process can import."""
 
-    def __init__(self, edits: list[dict[str, str]]) -> None:
+    def __init__(self, edits: list[dict[str, str]], *, record: bool) -> None:
         from contracts.subject import placeholders
         from contracts.subject.edits import install
 
+        self._recorder = _recorder() if record else None
         install(edits)
         placeholders.install()
         import sglang
@@ -54,12 +55,18 @@ class Worker:
         self._era = era.choose()
         self._version = str(getattr(sglang, "__version__", "unknown"))
         self._capabilities = _capabilities(self._era.argument_names)
+        if self._recorder is not None:
+            self._recorder.watch_sglang()
 
     def answer(self, request: dict[str, JSON]) -> dict[str, JSON]:
         """Answer one request; whatever SGLang raises becomes an answer that says so."""
         if request["op"] == "hello":
             return self._hello()
-        return self._observe(request)
+        if self._recorder is None:
+            return self._observe(request)
+        with self._recorder.observing():
+            answer = self._observe(request)
+        return {**answer, "recording": self._recorder.take().to_json()}
 
     def _hello(self) -> dict[str, JSON]:
         from contracts.subject import placeholders
@@ -90,20 +97,34 @@ class Worker:
             return _failure(error)
 
 
+def _recorder() -> Any:
+    """A recorder of what is read, which watches the environment from now on."""
+    from contracts.subject.reads import Recorder
+
+    def step() -> str:
+        # Not imported by us: that comes after SGLang's placeholders, and brings torch along.
+        base = sys.modules.get("contracts.subject.era.base")
+        return "start" if base is None else str(base.current_step().name)
+
+    recorder = Recorder(step)
+    recorder.watch_environment()
+    return recorder
+
+
 def _capabilities(arguments: frozenset[str]) -> dict[str, list[str]]:
     """The names that the subject has for what it can be asked for."""
-    # With this SGLang makes its own model types known to transformers.
-    importlib.import_module("sglang.srt.utils.hf_transformers")
     from sglang.srt.environ import EnvField, envs
     from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
-    from transformers import CONFIG_MAPPING
 
+    # With this SGLang makes its own model types known to transformers, which we do not depend on.
+    importlib.import_module("sglang.srt.utils.hf_transformers")
+    model_types = importlib.import_module("transformers").CONFIG_MAPPING
     declared = {name for name, field in vars(type(envs)).items() if isinstance(field, EnvField)}
     return {
         "algorithms": [name for name in _ALGORITHMS if hasattr(SpeculativeAlgorithm, name)],
         "arguments": sorted(arguments),
         "variables": sorted(declared | _UNDECLARED),
-        "model_types": sorted(name for name in CONFIG_MAPPING if name.startswith("deepseek_v4")),
+        "model_types": sorted(name for name in model_types if name.startswith("deepseek_v4")),
     }
 
 
@@ -172,7 +193,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             request = json.loads(line)
-            worker = worker or Worker(request.get("edits", []))
+            worker = worker or Worker(request.get("edits", []), record=request.get("record", False))
             answer = worker.answer(request)
         except Exception as error:  # the parent must learn why, not just that, we end
             answer = {

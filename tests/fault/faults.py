@@ -132,8 +132,9 @@ FAULTS = (
     Fault(
         "stages leave a gap",
         "sglang.srt.distributed.utils",
-        "start_layer = pp_rank * (base_layers + 1) - partitions_without_extra_layer",
-        "start_layer = pp_rank * (base_layers + 1) - partitions_without_extra_layer + 1",
+        "end_layer = start_layer + base_layers\n",
+        # A stage of one layer is left alone here too.
+        "end_layer = start_layer + base_layers - (pp_size > 1 and base_layers > 1)\n",
         # Sizing and pool take the same wrong stage: they agree on it.
         frozenset({"stage-partition", "rank-sum"}),
     ),

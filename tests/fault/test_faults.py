@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import Phase, settings
 
-from contracts import law
 from contracts.contract import Verdict
 from contracts.profiles import PROFILES
-from contracts.subject.client import Client
-from contracts.trial import Trial, run
+from contracts.subject.client import Client, SubjectUnreadable
+from contracts.trial import Trial
 from tests.fault.faults import FAULTS, HIDDEN_BUFFER, SUBJECT, Fault
 from tests.releases import CORE
+from tests.trying import tried
 
 #: Enough to reach each fault; what is found need not be shrunk to be counted.
 SETTINGS = settings(PROFILES["gate"], max_examples=40, phases=(Phase.explicit, Phase.generate))
 EXAMPLES = ("flash-pp1", "flash-pp4", "flash-eagle-3-1-4", "flash-22gb-pp4-10-11-11-11")
-ALONE = [law.get(name) for name in CORE]
 
 
 @pytest.fixture
@@ -37,11 +36,8 @@ def faulty(clients: Callable[[str], Client]) -> Iterator[Callable[[Fault], Clien
 
 
 def _trials(client: Client, baseline: Client | None = None) -> dict[str, Trial]:
-    contracts = ALONE if baseline is None else [law.get("pp1-unchanged")]
-    return {
-        contract.id: run(contract, client, baseline=baseline, profile=SETTINGS, examples=EXAMPLES)
-        for contract in contracts
-    }
+    names = CORE if baseline is None else ("pp1-unchanged",)
+    return tried(client, *names, baseline=baseline, profile=SETTINGS, names=EXAMPLES)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -85,6 +81,5 @@ def test_a_hidden_buffer_fails_the_observation(faulty: Callable[[Fault], Client]
 def test_a_fault_that_does_not_apply_is_an_error(faulty: Callable[[Fault], Client]) -> None:
     """Red when an edit that finds nothing passes for a seeded fault."""
     nowhere = Fault("nowhere", HIDDEN_BUFFER.module, "no such line", "x", frozenset())
-    trial = _trials(faulty(nowhere))["stage-slice"]
-    assert trial.verdict is Verdict.NOT_JUDGED
-    assert "0 places for 'no such line'" in str(trial.reason)
+    with pytest.raises(SubjectUnreadable, match="0 places for 'no such line'"):
+        _trials(faulty(nowhere))

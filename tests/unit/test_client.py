@@ -11,7 +11,14 @@ import pytest
 
 from contracts.contract import Request
 from contracts.deployment import Deployment
-from contracts.observation import Failed, Observation, Outcome, Refused, Unreadable
+from contracts.observation import (
+    Capabilities,
+    Failed,
+    Observation,
+    Outcome,
+    Refused,
+    Unreadable,
+)
 from contracts.subject.client import MAX_WORKERS, Client, SubjectUnreadable
 from contracts.subject.resolve import Subject
 from tests.unit import fake_worker, observations
@@ -72,7 +79,7 @@ def test_an_answer_is_an_observation(start: Callable[..., Client]) -> None:
     assert outcome.final_tokens == observations.FINAL_TOKENS
     assert outcome.subject == client.info
     assert (client.info.label, client.info.version, client.info.era) == ("fake", "0.0", "fake")
-    assert client.info.algorithms == ("EAGLE",)
+    assert client.info.capabilities == Capabilities(algorithms=frozenset({"EAGLE"}))
 
 
 def test_refused_failed_and_unreadable_are_told_apart(start: Callable[..., Client]) -> None:
@@ -204,8 +211,8 @@ def test_views_and_tokens_are_part_of_what_is_asked(start: Callable[..., Client]
     assert len({id(outcome) for outcome in outcomes}) == 4
 
 
-def test_an_environment_has_a_worker_of_its_own(start: Callable[..., Client]) -> None:
-    """Red when what SGLang reads at import is that of another deployment."""
+def test_an_unknown_environment_has_a_worker_of_its_own(start: Callable[..., Client]) -> None:
+    """Red when what SGLang reads at import may be that of another deployment."""
     client = start()
     ask(client)
     ask(client, env={"SGLANG_X": "1"})
@@ -214,6 +221,35 @@ def test_an_environment_has_a_worker_of_its_own(start: Callable[..., Client]) ->
     assert "SGLANG_X" not in plain.environ
     assert stated.environ["SGLANG_X"] == "1"
     assert stated.events == ["hello", "observe", "observe"]
+
+
+def test_what_is_stated_for_an_observation_needs_no_worker_of_its_own(
+    start: Callable[..., Client],
+) -> None:
+    """Red when a variable that SGLang reads anew costs a worker, or is in a worker's environment,
+    where it would stay for the deployments that do not state it."""
+    client = start()
+    known = {"SGLANG_DSV4_COMPRESS_STATE_DTYPE": "bfloat16"}
+    online = {"SGLANG_OPT_USE_ONLINE_COMPRESS": "1"}
+    ask(client, env=known)
+    ask(client)
+    ask(client, env={**known, **online})
+    ask(client, env=online)
+    plain, early = lives(client.subject)
+    assert plain.events == early.events == ["hello", "observe", "observe"]
+    assert not known.keys() & {*plain.environ, *early.environ}
+    assert online.keys() & {*plain.environ, *early.environ} == online.keys()
+    assert "SGLANG_OPT_USE_ONLINE_COMPRESS" not in plain.environ
+
+
+def test_what_is_stated_is_asked_for(start: Callable[..., Client]) -> None:
+    """Red when what one deployment states is answered with what was observed without it."""
+    client = start()
+    known = {"SGLANG_DSV4_COMPRESS_STATE_DTYPE": "bfloat16"}
+    stated = ask(client, env=known)
+    assert isinstance(stated, Observation)
+    assert stated.deployment.env == known
+    assert ask(client) is not stated
 
 
 def test_no_more_workers_than_allowed_and_the_longest_idle_one_goes(

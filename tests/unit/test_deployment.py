@@ -194,7 +194,7 @@ def test_only_model_and_budget_must_be_stated() -> None:
 
 
 @FIXED
-@given(deployments(algorithms=("EAGLE", "DSPARK"), windows=(128, 64)))
+@given(deployments(windows=(128, 64)))
 def test_generated_deployments_go_round(deployment: Deployment) -> None:
     """Red when a field is not written, or is not read as it was written: a saved case and the
     worker would see another deployment than the one that failed."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import settings
 
 from contracts import law, profiles
+from contracts.report import settings as settings_page
 from contracts.report.reference import reference
 from contracts.subject.releases import NEWEST, RELEASES
 
@@ -20,6 +21,14 @@ def test_the_reference_is_up_to_date() -> None:
     """Red when a contract's docstring changes and docs/contracts.md does not."""
     written = (ROOT / "docs" / "contracts.md").read_text(encoding="utf-8")
     assert written == reference(), "run: python -m contracts.report.reference > docs/contracts.md"
+
+
+def test_the_table_of_settings_is_up_to_date() -> None:
+    """Red when a setting's row changes and docs/settings.md does not."""
+    written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert written == settings_page.page(), (
+        "run: python -m contracts.report.settings > docs/settings.md"
+    )
 
 
 def test_the_readme_names_the_default_subject() -> None:

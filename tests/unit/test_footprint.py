@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -145,6 +146,13 @@ def test_what_only_points_at_pools_is_not_followed() -> None:
     """Red when the mapping from layers to pools is taken for a place of its own."""
     held = buffer(1)
     assert of(kv=held, layer_mapping=[held]) == {"c4_kv": counted(1, 1, 8)}
+
+
+def test_what_is_held_weakly_is_another_s() -> None:
+    """Red when a table that the allocator made and lends to the pool is counted with the pool."""
+    table = buffer(3)
+    lent = Pool(kv=buffer(1), kv_table=weakref.proxy(table))
+    assert measured(lambda: (lent, [Pool(table=table)])) == {"c4_kv": counted(1, 1, 8)}
 
 
 def test_a_named_other() -> None:

@@ -63,3 +63,21 @@ def test_pp_size_does_not_move_the_counts() -> None:
     """Red when rank-sum would compare two deployments at different tokens."""
     split = deployment(4, 4, pp_size=2)
     assert token_counts(split) == token_counts(split.single_rank())
+
+
+@pytest.mark.parametrize(
+    ("config", "ratio"),
+    [
+        ('{"host_to_device_ratio": 3}', 3),
+        ({"host_to_device_ratio": 7}, 7),
+        ('{"top_k": 64}', 2),
+        (None, 2),
+    ],
+)
+def test_the_device_has_whole_pages_too(config: object, ratio: int) -> None:
+    """Red when HiSparse's device pool grows unevenly between the token counts."""
+    plain = deployment(4, swa_full_tokens_ratio=0.25)
+    stated: dict[str, Any] = {} if config is None else {"hisparse_config": config}
+    shrunk = deployment(4, swa_full_tokens_ratio=0.25, enable_hisparse=True, **stated)
+    assert period(shrunk) % (256 * ratio) == 0
+    assert period(plain) == 256 * 4

@@ -13,17 +13,27 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from contracts.deployment import Deployment, Model, Speculation
+from contracts.observation import Capabilities
 from contracts.units import GiB, MiB, TiB
 from strategies.deployment import deployments
 from strategies.layers import LayerRatios, compress_ratios, models
 from strategies.memory import Load, Memory, least_budget, least_tokens, memories
 from strategies.parallel import Pipeline, pipelines
+from strategies.shared import shared_layers
 from strategies.speculative import draftings
 
 Corner = Callable[[Deployment], bool]
 
 BOTH = ("EAGLE", "DSPARK")
 GENERATING = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+
+MEMORY_ARGUMENTS = {"swa_full_tokens_ratio", "max_running_requests", "max_total_tokens"}
+
+
+def _is_shared(deployment: Deployment) -> bool:
+    return deployment.model.model_type == "deepseek_v41"
+
+
 FINDING = settings(derandomize=True, database=None, deadline=None, max_examples=2000)
 
 
@@ -31,72 +41,83 @@ FINDING = settings(derandomize=True, database=None, deadline=None, max_examples=
 
 
 @GENERATING
-@given(deployments(algorithms=BOTH))
+@given(deployments())
 def test_a_deployment_stays_within_its_domain(deployment: Deployment) -> None:
     model = deployment.model
     assert 1 <= model.num_hidden_layers <= 96
-    assert set(model.compress_ratios) <= {0, 4, 128}
+    assert set(model.compress_ratios) <= ({0, 1, 2} if _is_shared(deployment) else {0, 4, 128})
     assert len(model.compress_ratios) - model.num_hidden_layers in (0, 1, 3)
     assert model.sliding_window == 128
     assert 1 <= deployment.pp_size <= min(32, model.num_hidden_layers)
     assert deployment.partition is None or min(deployment.partition) >= 1
     assert 256 * MiB <= deployment.budget <= TiB
-    assert deployment.env == {}
 
 
 @GENERATING
-@given(deployments(algorithms=BOTH))
-def test_server_arguments_are_those_of_the_memory(deployment: Deployment) -> None:
-    arguments = dict(deployment.server_args)
+@given(deployments())
+def test_the_memory_arguments_admit_a_request(deployment: Deployment) -> None:
+    arguments = deployment.server_args
     ratio = deployment.swa_ratio()
-    tokens = arguments.pop("max_total_tokens", 3_000_000)
-    assert 1 <= arguments.pop("max_running_requests", 1) <= 256
-    arguments.pop("swa_full_tokens_ratio", None)
-    assert not arguments
+    tokens = arguments.get("max_total_tokens", 3_000_000)
+    assert arguments.get("dp_size", 1) <= arguments.get("max_running_requests", 256) <= 256
     assert ratio is None or (0 < ratio <= 1 and (1000 * ratio).denominator == 1)
     assert tokens >= 4096
     assert tokens * (Fraction(1, 10) if ratio is None else ratio) >= 128 + 2 * 256
 
 
 @GENERATING
-@given(deployments(algorithms=BOTH))
+@given(deployments())
 def test_speculation_is_what_sglang_allows(deployment: Deployment) -> None:
     speculation, model = deployment.speculation, deployment.model
+    fields = model.extra.get("text_config", model.extra)
     if speculation is None:
-        assert model.extra == {}
+        assert "dspark_block_size" not in fields
+        assert "SGLANG_ENABLE_PP_SPEC" not in deployment.env
         return
-    assert deployment.pp_size == 1
+    if deployment.pp_size > 1:
+        in_pair = deployment.server_args.get("disaggregation_mode") == "prefill"
+        assert in_pair or speculation.algorithm == "EAGLE"
+        assert in_pair == ("SGLANG_ENABLE_PP_SPEC" not in deployment.env)
     if speculation.algorithm == "EAGLE":
         assert model.extra == {}
+        assert not _is_shared(deployment)
         assert speculation.eagle_topk == 1
         assert speculation.num_steps is not None
         assert speculation.num_draft_tokens == speculation.num_steps + 1
         assert 2 <= speculation.num_draft_tokens <= 10
     else:
-        block = model.extra["dspark_block_size"]
+        block = fields["dspark_block_size"]
+        assert model.num_hidden_layers not in (2, 3)
         assert speculation.num_draft_tokens in (None, block + 1)
         assert 2 <= block + 1 <= 10
-        targets = model.extra["dspark_target_layer_ids"]
+        targets = fields["dspark_target_layer_ids"]
         assert targets == list(range(model.num_hidden_layers))[-len(targets) :]
-        assert model.extra["dspark_markov_rank"] > 0
-        assert 0 <= model.extra["dspark_noise_token_id"] < model.config_json()["vocab_size"]
+        assert fields["dspark_markov_rank"] > 0
+        assert 0 <= fields["dspark_noise_token_id"] < model.config_json()["vocab_size"]
 
 
 @GENERATING
-@given(deployments(algorithms=BOTH))
+@given(deployments())
 def test_json_brings_a_deployment_back(deployment: Deployment) -> None:
     assert Deployment.from_json(deployment.to_json()) == deployment
     assert Deployment.from_json(json.loads(json.dumps(deployment.to_json()))) == deployment
 
 
 @GENERATING
-@given(deployments(algorithms=(), pp=False, max_layers=5, max_budget=2 * GiB, windows=(64, 256)))
+@given(
+    deployments(
+        capabilities=Capabilities(), pp=False, max_layers=5, max_budget=2 * GiB, windows=(64, 256)
+    )
+)
 def test_arguments_set_the_domain(deployment: Deployment) -> None:
     assert deployment.speculation is None
     assert deployment.pp_size == 1
     assert deployment.model.num_hidden_layers <= 5
     assert deployment.budget <= 2 * GiB
     assert deployment.model.sliding_window in (64, 256)
+    assert not _is_shared(deployment)
+    assert set(deployment.server_args) <= MEMORY_ARGUMENTS
+    assert deployment.env == {}
 
 
 # -- corners ---------------------------------------------------------------------------------------
@@ -110,7 +131,7 @@ def _generated() -> tuple[Deployment, ...]:
     @settings(
         derandomize=True, database=None, deadline=None, max_examples=1000, phases=[Phase.generate]
     )
-    @given(deployments(algorithms=BOTH))
+    @given(deployments())
     def collect(deployment: Deployment) -> None:
         collected.append(deployment)
 
@@ -280,7 +301,7 @@ _MINIMA: dict[str, tuple[Corner, Deployment]] = {
 @pytest.mark.parametrize("sought", _MINIMA)
 def test_a_counterexample_shrinks(sought: str) -> None:
     is_it, smallest = _MINIMA[sought]
-    assert find(deployments(algorithms=BOTH), is_it, settings=FINDING) == smallest
+    assert find(deployments(), is_it, settings=FINDING) == smallest
 
 
 def test_an_extra_entry_shrinks_to_one() -> None:
@@ -289,9 +310,7 @@ def test_an_extra_entry_shrinks_to_one() -> None:
 
 
 def test_a_dspark_draft_shrinks_to_one_layer_and_one_token() -> None:
-    found = find(
-        deployments(algorithms=("DSPARK",)), lambda d: _algorithm(d) is not None, settings=FINDING
-    )
+    found = find(deployments(), lambda d: _algorithm(d) == "DSPARK", settings=FINDING)
     assert found.speculation == Speculation(algorithm="DSPARK")
     assert found.model.decoder_ratios == (0,)
     assert found.model.extra["dspark_block_size"] == 1
@@ -384,9 +403,11 @@ def test_least_tokens_give_the_swa_pool_more_than_window_and_page(
 @pytest.mark.parametrize(
     ("make", "names"),
     [
-        (lambda: deployments(algorithms=("MEDUSA",)), "'MEDUSA' is unknown"),
-        (lambda: deployments(algorithms="EAGLE"), "a tuple"),  # type: ignore[arg-type] # meant
-        (lambda: deployments(algorithms=("EAGLE", "EAGLE")), "once"),
+        (lambda: draftings(algorithms=("MEDUSA",), layers=4), "'MEDUSA' is unknown"),
+        (lambda: draftings(algorithms="EAGLE", layers=4), "a tuple"),  # type: ignore[arg-type] # meant
+        (lambda: draftings(algorithms=("EAGLE", "EAGLE"), layers=4), "once"),
+        (lambda: shared_layers(layers=0), "layers=0"),
+        (lambda: shared_layers(layers=97), "1 to 96"),
         (lambda: deployments(max_layers=0), "max_layers=0"),
         (lambda: deployments(max_layers=97), "1 to 96"),
         (lambda: deployments(max_budget=MiB), "256 MiB|[0-9.]+ GiB to 1 TiB"),

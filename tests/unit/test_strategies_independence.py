@@ -23,7 +23,7 @@ from hypothesis import Phase, given, settings, strategies as st
 from strategies.deployment import deployments
 
 strategy = {
-    "deployments": deployments(algorithms=("EAGLE", "DSPARK")),
+    "deployments": deployments(),
     "large integers": st.integers(0, 1 << 20),
 }[sys.argv[1]]
 drawn = hashlib.sha256()

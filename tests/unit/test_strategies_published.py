@@ -70,6 +70,21 @@ def test_v41_nests_what_only_its_decoder_has() -> None:
     assert text["index_source_layer_ids"] == [2, 8, 14, 20, 24, 28, 32, 36]
 
 
+def test_there_are_few_enough_to_run_all_of_them() -> None:
+    assert len(DEPLOYMENTS) <= 30
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        *("disaggregation_mode", "enable_hisparse", "enable_dp_attention"),
+        *("SGLANG_OPT_USE_ONLINE_COMPRESS", "SGLANG_DSV4_COMPRESS_STATE_DTYPE"),
+    ],
+)
+def test_what_is_deployed_besides_models_and_memory(stated: str) -> None:
+    assert any(stated in {**d.server_args, **d.env} for d in (p.deployment for p in DEPLOYMENTS))
+
+
 def test_names_are_unique() -> None:
     names = [published.name for published in DEPLOYMENTS]
     assert len(set(names)) == len(names)
@@ -101,6 +116,8 @@ def test_what_sglang_refuses_is_not_deployed(published: PublishedDeployment) -> 
             assert "dspark_block_size" in fields | fields.get("text_config", {})
     if deployment.model.model_type == "deepseek_v41":
         assert deployment.pp_size == 1
+    if deployment.server_args.get("enable_hisparse"):
+        assert deployment.server_args["disable_radix_cache"]
 
 
 def test_logged_budgets_print_as_in_the_logs() -> None:

@@ -250,11 +250,18 @@ def test_a_draft_has_a_pool_of_its_own(release: str, clients: Clients) -> None:
 
 @BOTH
 def test_what_the_subject_says_of_itself(release: str, clients: Clients) -> None:
-    """Red when the header of a run names another version, era or algorithm than is judged."""
+    """Red when a run names another version or era than is judged, or asks for what it is not."""
     info = clients(release).info
+    known = info.capabilities
     assert (info.label, info.version) == (release, release)
     assert info.era == {NEWEST: "runtime-context", OLDEST: "model-runner"}[release]
-    assert info.algorithms == {NEWEST: ("EAGLE", "DSPARK"), OLDEST: ("EAGLE",)}[release]
+    assert known.algorithms == {NEWEST: {"EAGLE", "DSPARK"}, OLDEST: {"EAGLE"}}[release]
+    assert {"swa_full_tokens_ratio", "enable_hisparse"} <= known.arguments
+    assert ("swa_prefix_tails" in known.arguments) == (release == NEWEST)
+    assert {"SGLANG_OPT_USE_ONLINE_COMPRESS", "SGLANG_PP_LAYER_PARTITION"} <= known.variables
+    assert ("SGLANG_ENABLE_PP_SPEC" in known.variables) == (release == NEWEST)
+    assert "deepseek_v4" in known.model_types
+    assert ("deepseek_v41" in known.model_types) == (release == NEWEST)
 
 
 @IN_NEWEST

@@ -51,7 +51,8 @@ def test_a_climb_goes_further() -> None:
     """Red when the neighbours of the best deployment are no worse than it, or are tried twice."""
     client, best = OverCounting(), _Best()
     near = [Named(observations.deployment(0, 4, 4, 128, pp_size=2))]
-    factors, seen = [], set()
+    factors: list[float] = []
+    seen: set[str] = set()
     for _ in range(4):
         (tally,) = survey([SLICE], near, [Pair(client)], info=client.info).values()
         best.add(tally)

@@ -119,6 +119,13 @@ _SINGLE = {
     "online_c128_mtp_pending_seq_lens": "c128_pending",
     "c4_kv_pool.data_ptrs": "c4_kv_pointers",
     "kv_pools[4].data_ptrs": "c4_kv_pointers",
+    "request_window.tags": "window_tags",
+}
+#: Pools that are not kept by ratio: how their paths begin, and the kind of layer they come with.
+_WHOLE = {
+    "swa_kv_pool.": Part("swa_kv", "total"),
+    "request_window.state.": Part("window_kv", "total"),
+    "request_window.workspace.": Part("window_scratch", None),
 }
 _POOLS = (
     (re.compile(r"(?:c(\d+)_kv_pool|kv_pools\[(\d+)\])\."), "c{}_kv"),
@@ -171,6 +178,17 @@ class Era(abc.ABC):
     @abc.abstractmethod
     def target_coefficient(self, configurator: Any) -> float:
         """Bytes per full token without the draft's reserve."""
+
+    def draft_layers(self, configurator: Any, target: float) -> float:
+        """The draft's reserve in layers: SGLang scales the coefficient by (T+D)/T."""
+        if target == 0:
+            return 0.0
+        coefficient = float(configurator.bytes_per_full_token)
+        return (coefficient / target - 1) * self.layers(configurator)["total"]
+
+    def draft_fixed_bytes(self, runner: Any, configurator: Any) -> float | None:  # noqa: ARG002
+        """What is reserved for the draft at any size, where SGLang charges it by itself."""
+        return None
 
     @abc.abstractmethod
     def charges(self, configurator: Any) -> dict[str, float]:
@@ -313,23 +331,23 @@ class Era(abc.ABC):
             "rank": rank.stage.rank,
             "start_layer": rank.stage.start_layer,
             "end_layer": rank.stage.end_layer,
-            "configurator": self._configurator(rank.configurator),
+            "configurator": self._configurator(rank.runner, rank.configurator),
             "final": final,
             "own": own,
             "at": at,
         }
 
-    def _configurator(self, configurator: Any) -> dict[str, Any]:
+    def _configurator(self, runner: Any, configurator: Any) -> dict[str, Any]:
         layers = self.layers(configurator)
         coefficient = float(configurator.bytes_per_full_token)
         target = float(self.target_coefficient(configurator))
-        reserve = 0.0 if target == 0 else (coefficient / target - 1) * layers["total"]
         return {
             "ratios": list(self.ratios(configurator)),
             "layers": layers,
             "bytes_per_full_token": coefficient,
             "target_bytes_per_full_token": target,
-            "draft_layers": reserve,
+            "draft_layers": self.draft_layers(configurator, target),
+            "draft_fixed_bytes": self.draft_fixed_bytes(runner, configurator),
             "charges": self._charges(configurator, target),
         }
 
@@ -342,7 +360,7 @@ class Era(abc.ABC):
         with step("allocation"):
             runner, pool = self._built(rank, group, plan, config, target=None)
         draft = None
-        if self.owns_draft(rank.args):
+        if self.owns_draft(rank.args, group):
             with step("draft allocation"):
                 draft = self._built(rank, group, plan, config, target=runner)[1]
         tokens = int(config.max_total_num_tokens)
@@ -386,9 +404,20 @@ class Era(abc.ABC):
         }
         return runner, document
 
-    def owns_draft(self, args: Any) -> bool:
-        """Whether SGLang's scheduler creates a draft worker, as it then does on every rank."""
-        return self.argument(args, "speculative_algorithm") is not None
+    def owns_draft(self, args: Any, group: Group) -> bool:
+        """Whether the rank that ``group`` plays has a draft and a pool for it: the last one does.
+
+        The draft needs the final hidden states. Since 0.5.21 ``EAGLEWorkerV2``
+        (speculative/eagle_worker_v2.py:1228, in 0.5.23 :1334) and ``DSparkWorkerV2``
+        (speculative/dspark_components/dspark_worker_v2.py:154, in 0.5.23 :195) make one where
+        ``pp_group.is_last_rank``; with SGLANG_ENABLE_PP_SPEC the other ranks' schedulers have
+        no such worker at all (managers/scheduler.py:1012, in 0.5.23 :1041). Before, the scheduler
+        makes one on every rank (managers/scheduler.py:675 in 0.5.12, :1024 in 0.5.20), but then
+        SGLang refuses to speculate with more ranks than one.
+        """
+        if self.argument(args, "speculative_algorithm") is None:
+            return False
+        return group.rank_in_group == group.world_size - 1
 
     def argument(self, args: Any, name: str) -> Any:
         """A resolved server argument."""
@@ -453,8 +482,9 @@ def _attribution(pool: Any) -> Any:
     def attribute(path: str) -> Part | None:
         if path in _SINGLE:
             return Part(_SINGLE[path], None)
-        if path.startswith("swa_kv_pool."):
-            return Part("swa_kv", "total")
+        for beginning, part in _WHOLE.items():
+            if path.startswith(beginning):
+                return part
         if state := _STATE.match(path):
             ratio = pool.compression_ratios[int(state[2])]
             return Part(f"c{ratio}_{state[1] or ''}state", f"c{ratio}")

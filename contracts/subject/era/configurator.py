@@ -71,9 +71,6 @@ class ConfiguratorEra(Era):
     def _values(
         self, args: Any, model_config: Any, stage: Stage, group: Group, *, device: str, target: Any
     ) -> dict[str, Any]:
-        from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import (
-            SpecAuxHiddenStateConfig,
-        )
         from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 
         algorithm = SpeculativeAlgorithm.from_string(self.argument(args, "speculative_algorithm"))
@@ -95,7 +92,7 @@ class ConfiguratorEra(Era):
             "spec_algorithm": algorithm,
             "is_draft_worker": is_draft,
             "post_capture_kv_active": False,
-            "spec_aux_config": SpecAuxHiddenStateConfig(),
+            "spec_aux_config": self._spec_aux_config(args, model_config, algorithm, is_draft),
             "is_hybrid_swa": model_config.is_hybrid_swa,
             "is_hybrid_swa_compress": False,
             "use_mla_backend": True,
@@ -112,6 +109,15 @@ class ConfiguratorEra(Era):
 
     def _parallel(self, args: Any, stage: Stage, group: Group) -> dict[str, Any]:
         raise NotImplementedError
+
+    def _spec_aux_config(self, args: Any, model_config: Any, algorithm: Any, is_draft: bool) -> Any:
+        """What a target knows of its draft; no V4 pool is sized by it in this era."""
+        from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import (
+            SpecAuxHiddenStateConfig,
+        )
+
+        del args, model_config, algorithm, is_draft
+        return SpecAuxHiddenStateConfig()
 
     def _kv_cache_dtype(
         self, args: Any, model_config: Any, is_draft: bool, algorithm: Any
@@ -202,11 +208,42 @@ class ContextEra(ConfiguratorEra):
 
     name = "runtime-context"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._aux: Any = None
+        self._aux_of: Any = None
+
     def argument(self, args: Any, name: str) -> Any:
         """From the view that SGLang's own checks read."""
         from sglang.srt.arg_groups.overrides import resolved_view
 
         return getattr(resolved_view(args), name)
+
+    def resolve(self, fields: Mapping[str, Any]) -> Any:
+        """For CUDA, which SGLang's checks ask the machine about and not the arguments."""
+        from sglang.srt.runtime_context import override_platform
+
+        with override_platform(is_cuda=True):
+            return super().resolve(fields)
+
+    def _spec_aux_config(self, args: Any, model_config: Any, algorithm: Any, is_draft: bool) -> Any:
+        """With the draft's layers, as a runner resolves it: encoder replay is sized by them."""
+        from sglang.srt.model_executor.model_runner_components import spec_aux_hidden_state
+
+        def resolved() -> Any:
+            return spec_aux_hidden_state.resolve_spec_aux_hidden_state_config(
+                server_args=args,
+                model_config=model_config,
+                spec_algorithm=algorithm,
+                is_draft_worker=is_draft,
+            )
+
+        if is_draft:
+            return resolved()
+        # It reads the draft's config.json: once for a deployment, not once a rank and view.
+        if self._aux_of is not args:
+            self._aux, self._aux_of = resolved(), args
+        return self._aux
 
     def _parallel(self, args: Any, stage: Stage, group: Group) -> dict[str, Any]:
         from sglang.srt.runtime_context import get_parallel
@@ -238,11 +275,32 @@ class ContextEra(ConfiguratorEra):
         return {"total": configurator.num_layers_total, **counts}
 
     def target_coefficient(self, configurator: Any) -> float:
-        """The coefficient before the configurator scales it for a draft."""
+        """The coefficient before the configurator scales it for a draft, or without the draft's
+        own layers, which encoder replay charges instead."""
+        if configurator.encoder_replay:
+            return float(_without_draft(configurator)._get_bytes_per_full_token())
         return float(configurator.bytes_per_full_token / configurator._spec_infl)
+
+    def draft_layers(self, configurator: Any, target: float) -> float:
+        """With encoder replay it is one draft whatever its size: its own layers are charged, in
+        part among the fixed bytes, and SGLang asserts that there are some."""
+        if configurator.encoder_replay:
+            return float(configurator.is_speculative)
+        return super().draft_layers(configurator, target)
+
+    def draft_fixed_bytes(self, runner: Any, configurator: Any) -> float | None:
+        """With encoder replay, what a configurator of the same deployment charges less that is
+        told of no draft."""
+        if not configurator.encoder_replay:
+            return None
+        from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+
+        alone = self.configurator(hypothetical(runner, spec_algorithm=SpeculativeAlgorithm.NONE))
+        return float(configurator._get_swa_fixed_bytes() - alone._get_swa_fixed_bytes())
 
     def charges(self, configurator: Any) -> dict[str, float]:
         """Ask about stages of one kind of layer, with and without SWA slots and an indexer."""
+        configurator = _without_draft(configurator)
         unindexed = {
             "indexer_head_dim": 0,
             "indexer_bytes_per_token": 0,
@@ -268,6 +326,13 @@ class ContextEra(ConfiguratorEra):
             charges[f"c{ratio}_state"] = state
             charges[f"c{ratio}_indexer_state"] = ask(0, ratio) - paged - state
         return charges
+
+
+def _without_draft(configurator: Any) -> Any:
+    """A configurator that charges no layers of a draft's own, as encoder replay does."""
+    twin = hypothetical(configurator, paged_draft_layers=0)
+    twin.bytes_per_swa_token = twin._get_bytes_per_swa_token()
+    return twin
 
 
 class _Model:
