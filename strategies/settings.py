@@ -46,6 +46,8 @@ _INTERVALS = (128, 1, 32, 256, 1024)
 #: How many settings a deployment states: for V4 models, of which most state none, and for V4.1.
 _COUNTS = (*[0] * 16, *[1] * 4, *[2] * 3, *[3] * 2)
 _SHARED_COUNTS = (0, 1, 2, 2, 3, 3)
+#: With EAGLE, for the sake of drafts with online states.
+_EAGLE_COUNTS = _COUNTS[6:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +186,7 @@ def settings(place: Place) -> st.SearchStrategy[Settings]:
 def _settings(draw: st.DrawFn, place: Place) -> Settings:
     features = _features(place)
     drawn = Settings()
-    for _ in range(draw(st.sampled_from(_SHARED_COUNTS if place.shared else _COUNTS))):
+    for _ in range(draw(st.sampled_from(_counts(place)))):
         drawn = draw(st.sampled_from(features))(draw, drawn)
     return _legal(drawn, place)
 
@@ -290,12 +292,12 @@ _SHARED_FEATURES: tuple[_Feature, ...] = (
     *[_no_radix] * 2,
     *[_chunk] * 2,
     _compressed_layout,
-    *[_tails] * 3,
-    *[_interval] * 3,
+    *[_tails] * 5,
+    *[_interval] * 4,
     *[_dp] * 2,
     _prefill,
     *[_decode] * 2,
-    *[_replay] * 3,
+    *[_replay] * 4,
 )
 
 
@@ -304,4 +306,10 @@ def _features(place: Place) -> tuple[_Feature, ...]:
         return _SHARED_FEATURES
     # Pipelines are for prefill servers. Drafts with online states are a matter of their own.
     more = () if place.pipeline else (_decode,) * 3
-    return (*_FEATURES, *more, *[_online_states] * 5 * (place.algorithm == "EAGLE"))
+    return (*_FEATURES, *more, *[_online_states] * 8 * (place.algorithm == "EAGLE"))
+
+
+def _counts(place: Place) -> tuple[int, ...]:
+    if place.shared:
+        return _SHARED_COUNTS
+    return _EAGLE_COUNTS if place.algorithm == "EAGLE" and not place.pipeline else _COUNTS

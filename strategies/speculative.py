@@ -42,6 +42,9 @@ _OPTIONS: tuple[str | None, ...] = (*[None] * 4, *ALGORITHMS)
 #: What says that a subject speculates with more stages than one.
 PP_SPECULATION = "SGLANG_ENABLE_PP_SPEC"
 
+#: Whether EAGLE in a pipeline is that of a prefill server.
+_IN_PAIR = (False, False, True)
+
 #: MTP layers that a model states. SGLang drafts with the first of them, whatever their number.
 _NEXTN_LAYERS = (1, 1, 2, 3)
 
@@ -131,7 +134,7 @@ def _draftings(draw: st.DrawFn, allowed: tuple[str, ...], layers: int, pipeline:
     if algorithm == "EAGLE":
         steps = draw(sizes(_EAGLE_STEPS))
         nextn_layers = draw(st.sampled_from(_NEXTN_LAYERS))
-        in_pair = pipeline and draw(st.booleans())
+        in_pair = pipeline and draw(st.sampled_from(_IN_PAIR))
         return _eagle(steps, nextn_layers, pipeline=pipeline, in_pair=in_pair)
     block = draw(sizes(_DSPARK_BLOCKS))
     states_tokens = draw(st.booleans())

@@ -73,7 +73,8 @@ def token_counts(deployment: Deployment) -> tuple[int, int, int]:
         ratio = _DEFAULT_SWA_RATIO
     step = period(deployment)
     enough = max(_FEWEST_TOKENS, math.ceil(swa_tokens / ratio))
-    first = math.ceil(Fraction(enough, step)) * step + page
+    # With HiSparse a page on the device holds so many times the tokens.
+    first = math.ceil(Fraction(enough, step)) * step + page * _on_the_host(deployment)
     return (first, first + step, first + 2 * step)
 
 

@@ -1,8 +1,9 @@
 """Guard terms: what a buffer has beyond its configured size, by name and from its own geometry.
 
 A paged buffer may reserve one page, which an allocator's page 0 makes of it. A buffer of state may
-have one more ring and a sentinel row, rounded up to what its rows are a multiple of. What lies
-beyond that is no guard. Nothing here is a percentage.
+have one more ring and a sentinel row, rounded up to what its rows are a multiple of. A table of
+pointers, for which no size is configured, is guard as a whole. What lies beyond that is no guard.
+Nothing here is a percentage.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ __all__ = ["Guard", "Rows", "Term", "guard", "of_view", "rows"]
 
 RESERVED_PAGE = "reserved page"
 RING = "ring, sentinel and alignment"
+POINTERS = "pointers"
 
 #: Rows that a state buffer has for everything that is not there: SGLang writes to row -1.
 _SENTINEL = 1
@@ -112,6 +114,16 @@ def rows(name: str, component: Component) -> Rows:
         raise NotJudged(
             f"{name} has {component.rows} rows and {component.bytes} bytes in "
             f"{component.buffers} buffers: they are not alike"
+        )
+    if size == 0 and component.kind is None:
+        # It holds nothing but where the buffers are: one pointer for each of them.
+        return Rows(
+            name=POINTERS,
+            rows=each,
+            needed=0,
+            allowed=each,
+            row_bytes=component.bytes // component.rows,
+            buffers=component.buffers,
         )
     if ring is None:
         needed, allowed = -(-size // page), 1

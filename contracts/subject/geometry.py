@@ -56,7 +56,8 @@ def _last_location(allocator: Any) -> int | None:
 
 
 def _marks(pool: Any, reach: _Reach) -> Iterator[tuple[str, dict[str, int | None]]]:
-    """One mark for each request slot; the first slot is nobody's."""
+    """One mark for each request slot, the first of which is nobody's; and pointers to buffers."""
+    yield "c4_kv_pointers", {"size": 0, "page": 1}
     if getattr(pool, "swa_valid_from", None) is not None:
         yield "swa_valid_from", {"size": reach.slot, "page": 1, "last_row": reach.slot}
 

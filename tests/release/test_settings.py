@@ -151,7 +151,7 @@ def subject(release: str) -> Subject:
 
 @functools.cache
 def recorded(release: str) -> Recorded:
-    """A release's recording, which its tests share: nothing else can be asked of its worker."""
+    """A release's recording, which its tests share."""
     return record(subject(release), CASES | ONLINE if release in WITH_ONLINE else CASES)
 
 

@@ -91,3 +91,10 @@ def test_what_no_unknown_guard_can_explain_is_exceeded() -> None:
     given = Guard((Term("reserved page", 100),), ((Term("table", 50), "table is a mystery"),))
     assert given.is_exceeded_by(151)
     assert not given.is_exceeded_by(100)
+
+
+def test_pointers_are_guard() -> None:
+    """Red when a table of pointers, which no size configures, is taken for memory that is lost."""
+    table = Component(buffers=1, rows=21, bytes=168, size=0, page=1)
+    found = rows("c4_kv_pointers", table)
+    assert (found.name, found.guard_bytes, found.excess_bytes) == ("pointers", 168, 0)
