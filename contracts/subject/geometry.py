@@ -58,8 +58,8 @@ def _last_location(allocator: Any) -> int | None:
 def _marks(pool: Any, reach: _Reach) -> Iterator[tuple[str, dict[str, int | None]]]:
     """One mark for each request slot, the first of which is nobody's; and pointers to buffers."""
     yield "c4_kv_pointers", {"size": 0, "page": 1}
-    if getattr(pool, "swa_valid_from", None) is not None:
-        yield "swa_valid_from", {"size": reach.slot, "page": 1, "last_row": reach.slot}
+    marks = {"size": reach.slot, "page": 1, "last_row": reach.slot}
+    yield from dict.fromkeys(("swa_valid_from", "c128_pending"), marks).items()
 
 
 def _paged(pool: Any, reach: _Reach) -> Iterator[tuple[str, dict[str, int | None]]]:
@@ -71,6 +71,9 @@ def _paged(pool: Any, reach: _Reach) -> Iterator[tuple[str, dict[str, int | None
     if window is not None:
         # Beyond all rings lie the rows that are read and written in place of none.
         yield "window_kv", _page(window.state, int(window.sink_row))
+        yield "window_tags", {"size": int(window.tags.shape[0]), "page": 1}
+        if window.workspace is not None:
+            yield "window_scratch", _page(window.workspace, None)
     for name, ratio, part in [*_kv_pools(pool), *_index_pools(pool)]:
         # A compressed slot holds `ratio` full tokens. HiSparse maps c4 to device slots of its own.
         mapped = hasattr(part, "register_mapping")

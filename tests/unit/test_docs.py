@@ -56,7 +56,7 @@ def test_the_gate_is_deterministic() -> None:
     assert gate.derandomize
     assert gate.database is None
     assert gate.deadline is None
-    assert gate.max_examples >= 300
+    assert gate.max_examples >= 240
 
 
 def test_profiles_state_every_field() -> None:
