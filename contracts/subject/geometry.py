@@ -34,7 +34,7 @@ def geometry(pool: Any, request_pool: Any, allocator: Any) -> dict[str, dict[str
     """Size, page, ring, alignment and last row by component."""
     reach = _reach(request_pool, allocator)
     return {
-        **dict(_marks(pool, reach)),
+        **dict(_marks(reach)),
         **dict(_paged(pool, reach)),
         **dict(_states(pool, "", reach)),
         **dict(_states(pool, "indexer_", reach)),
@@ -55,7 +55,7 @@ def _last_location(allocator: Any) -> int | None:
     return None if allocator is None else (allocator.num_pages + 1) * allocator.page_size - 1
 
 
-def _marks(pool: Any, reach: _Reach) -> Iterator[tuple[str, dict[str, int | None]]]:
+def _marks(reach: _Reach) -> Iterator[tuple[str, dict[str, int | None]]]:
     """One mark for each request slot, the first of which is nobody's; and pointers to buffers."""
     yield "c4_kv_pointers", {"size": 0, "page": 1}
     marks = {"size": reach.slot, "page": 1, "last_row": reach.slot}
