@@ -58,7 +58,7 @@ def _last_location(allocator: Any) -> int | None:
 def _marks(reach: _Reach) -> Iterator[tuple[str, dict[str, int | None]]]:
     """One mark for each request slot, the first of which is nobody's; and pointers to buffers."""
     yield "c4_kv_pointers", {"size": 0, "page": 1}
-    marks = {"size": reach.slot, "page": 1, "last_row": reach.slot}
+    marks: dict[str, int | None] = {"size": reach.slot, "page": 1, "last_row": reach.slot}
     yield from dict.fromkeys(("swa_valid_from", "c128_pending"), marks).items()
 
 
