@@ -13,9 +13,9 @@ Half of the rows could never be reached; with Flash in 60 GiB that is 18 GiB.
 The other direction is sgl-project/sglang#26471 (a table of as many entries as running requests,
 indexed by request slot) and sgl-project/sglang#34189 (a ring that a batch of drafts outgrew).
 
-Where no function of SGLang's tells how far it addresses, nothing is judged. In 0.5.12 the function
-is ``create_paged_compressor_data`` (``srt/layers/attention/dsv4/compressor.py``), which plans the
-rows of a decode step.
+Where no function of SGLang's tells how far it addresses, the contract does not apply. In 0.5.12 the
+function is ``create_paged_compressor_data`` (``srt/layers/attention/dsv4/compressor.py``), which
+plans the rows of a decode step; the one state of an online c128 layer is found in a kernel there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from contracts.contract import Evidence, NotApplicable, NotJudged, Request, Violation
+from contracts.contract import Evidence, NotApplicable, Request, Violation
 from contracts.deployment import Deployment
 from contracts.law import _guard, _needs
 from contracts.law._say import contract_id, violation
@@ -49,7 +49,8 @@ def judge(evidence: Evidence) -> Iterator[Violation]:
         raise NotApplicable("no layer of the model keeps a compress state")
     told = [state for state in states if state[2].last_row is not None]
     if not told:
-        raise NotJudged("the subject has no function that translates to a row of its states")
+        # Held it is not: where this is so of every deployment, the contract is not judged.
+        raise NotApplicable("the subject has no function that translates to a row of its states")
     # All of them are off by about the same factor: the largest says the most.
     told.sort(key=lambda state: state[2].bytes, reverse=True)
     of = observation.deployment.pp_size
