@@ -125,9 +125,11 @@ def _entry(entry: Entry, tally: Tally, workforce: Workforce) -> JSON:
         finding
         for finding in tally.all
         if entry.speaks_of(tally.contract, finding.deployment, workforce.info)
-        and (finding.violation.factor is None) == (entry.bound is None)
+        and (not finding.violation.factor) == (entry.bound is None)
     ]
-    return {"entry": entry.name, "findings": len(spoken), "worst": _told(farthest(spoken))}
+    worst = farthest(spoken)
+    factor = None if worst is None else worst.violation.factor
+    return {"entry": entry.name, "findings": len(spoken), "factor": factor}
 
 
 def _told(finding: Finding | None) -> JSON:
