@@ -30,8 +30,8 @@ _COMMON: dict[str, Any] = {
 
 #: Every field of every profile; ``PROFILES`` are built from nothing else.
 STATED: dict[str, dict[str, Any]] = {
-    # Deterministic: the same deployments on every run, machine and subject. Hypothesis draws some of
-    # them again; 240 make well over 200 different ones.
+    # Deterministic: the same deployments on every run, machine and subject. Hypothesis draws some
+    # of them again; 240 make well over 200 different ones.
     "gate": {**_COMMON, "max_examples": 240, "derandomize": True},
     # For a nightly run: other deployments each time, many more of them.
     "thorough": {**_COMMON, "max_examples": 5000, "derandomize": False},
