@@ -1,5 +1,6 @@
-"""On every rank, the bytes reserved for the draft at a token count are the bytes that the draft's
-pool allocates there, up to named guard terms; a rank without a draft's pool reserves nothing.
+"""On every rank, the bytes reserved for the draft per token are those by which the draft's pool
+grows, and what it has at any size is reserved up to named guard terms; a rank without a draft's
+pool reserves nothing.
 
 What is reserved and not used is capacity lost to every deployment that speculates; what is used and
 not reserved makes it run out of memory.
@@ -9,8 +10,8 @@ scaling what it charges to one layer more than the stage has: an average layer o
 draft's layers have the ratio 0 and no compressed parts, so that its ``DeepSeekV4TokenToKVPool``
 (``srt/mem_cache/deepseek_v4_memory_pool.py``) takes less than an average layer does; and a draft of
 several layers, as DSpark's are, may take more. Where the SWA pool is sized by requests (V4.1), the
-fixed bytes are scaled in the same way. bytedance-iaas/sglang#730 reserved on ranks that have
-no draft.
+fixed bytes are scaled in the same way, the draft's pool does not grow, and what is reserved is
+compared at one token count. bytedance-iaas/sglang#730 reserved on ranks that have no draft.
 """
 
 from __future__ import annotations
@@ -70,26 +71,54 @@ class _Seen:
         """How far float64 rounding can have moved the bytes that are reserved by the token."""
         configurator = self.rank.configurator
         charges = (configurator.bytes_per_full_token, configurator.target_bytes_per_full_token)
-        return self.views[0].tokens * sum(map(_rounding.float_rounding, charges), Fraction())
+        return sum(map(_rounding.float_rounding, charges), Fraction())
+
+    def is_scaled_at_any_size(self) -> bool:
+        """Whether the SWA pool is sized by the requests, and so is a draft's, charged with it."""
+        apart = self.rank.configurator.draft_fixed_bytes is not None
+        return not apart and not _growth.by_tokens(*self.views[:2])
 
     def has_part(self) -> bool:
         """Whether the rank reserves for a draft, or has its pool."""
-        reserved = self.views[0].tokens * self.per_token()
-        return abs(reserved) > self.rounding() or self.views[0].draft is not None
+        return abs(self.per_token()) > self.rounding() or self.views[0].draft is not None
 
 
 def _judge_rank(seen: _Seen, of: int) -> Iterator[Violation]:
-    first, second = seen.views[:2]
+    found = [] if seen.is_scaled_at_any_size() else list(_judge_growth(seen, of))
+    # Of what differs by the token, the bytes at one token count only say the same again.
+    yield from found or _judge_bytes(seen, of)
+
+
+def _judge_growth(seen: _Seen, of: int) -> Iterator[Violation]:
+    reserved = seen.per_token()
+    grown = _growth.per_token(seen.rank, seen.views, "the draft's pool", _draft_bytes)
     rounding = seen.rounding()
+    if abs(reserved - grown) <= rounding:
+        return
+    yield violation(
+        _ID,
+        rank=seen.rank.rank,
+        of=of,
+        what="bytes reserved for the draft per full token",
+        observed=reserved,
+        expected=grown,
+        source="allocated",
+        component="draft",
+        details=(_rounding.say(rounding),),
+    )
+
+
+def _judge_bytes(seen: _Seen, of: int) -> Iterator[Violation]:
+    first, second = seen.views[:2]
+    rounding = first.tokens * seen.rounding()
     slack = _WHOLE_BYTES + rounding
-    reserved = first.tokens * seen.per_token()
+    reserved = first.tokens * seen.per_token() + _fixed(seen)
     pools = [first.draft]
-    if not _growth.by_tokens(first, second):
-        reserved += _fixed(seen)
+    if seen.is_scaled_at_any_size():
         # What the target reserves beside its size is not charged, or it is; both will do.
         pools.append(first.pool)
     guard = _guard.guard(pools)
-    allocated = 0 if first.draft is None else first.draft.bytes
+    allocated = _draft_bytes(first)
     alignment = _growth.cut_off(first, second, _draft)
     too_much = reserved > allocated + alignment + slack
     if not too_much and not guard.is_exceeded_by(allocated + alignment - reserved - slack):
@@ -114,10 +143,13 @@ def _judge_rank(seen: _Seen, of: int) -> Iterator[Violation]:
 
 
 def _fixed(seen: _Seen) -> Fraction:
-    """Bytes reserved at any size, where the SWA pool is sized by the requests and so is a draft's.
+    """Bytes reserved at any size: what SGLang charges apart, or nothing.
 
-    It is what is charged as fixed beyond what the target's pool has as fixed.
+    Where it scales what the target has at any size, it is what is charged as fixed beyond what
+    the target's pool has as fixed.
     """
+    if not seen.is_scaled_at_any_size():
+        return Fraction(seen.rank.configurator.draft_fixed_bytes or 0)
     first = seen.views[0]
     charge = seen.charged.charge
     if charge is None:
@@ -129,3 +161,7 @@ def _fixed(seen: _Seen) -> Fraction:
 
 def _draft(view: View) -> Pool | None:
     return view.draft
+
+
+def _draft_bytes(view: View) -> int:
+    return 0 if view.draft is None else view.draft.bytes

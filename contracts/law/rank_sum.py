@@ -143,23 +143,22 @@ def _layerwise(seen: _Seen) -> dict[str, list[Component]]:
 
 
 def _judge_drafts(seen: _Seen) -> Iterator[Violation]:
+    """Count the ranks that charge for a draft; whether it is enough is for draft-reserve."""
     pools = sum(view.draft is not None for view in seen.views)
-    charged = sum((Fraction(rank.configurator.draft_layers) for rank in seen.ranks), Fraction())
-    slack = sum(map(_draft_rounding, seen.ranks), Fraction())
-    if abs(charged - pools) <= slack:
+    charged = sum(
+        abs(rank.configurator.draft_layers) > _draft_rounding(rank) for rank in seen.ranks
+    )
+    if charged == pools:
         return
-    # Within its slack a whole number is meant, and said.
-    whole = round(charged)
     yield violation(
         _ID,
         rank=None,
         of=seen.of,
-        what="draft layers charged",
-        observed=whole if abs(charged - whole) <= slack else charged,
+        what="drafts charged",
+        observed=charged,
         expected=pools,
         source="draft pools",
         component="draft",
-        details=(f"draft_rounding ±{float(slack):.2g}",),
     )
 
 

@@ -142,8 +142,12 @@ def _least(deployment: Deployment, rank: Rank) -> Iterator[tuple[str, int | None
     ratios = deployment.model.compress_ratios[rank.start_layer : rank.end_layer]
     for name, size in view.sizes.items():
         ratio = _paged.ratio(name.partition("_")[0])
-        if ratio is None or ratio in ratios:
-            yield f"{name} size", size, 1
+        if ratio is not None and ratio not in ratios:
+            continue
+        # Where requests have windows of their own (encoder replay), there is no SWA pool to size.
+        if name == "swa" and "swa_kv" not in view.pool.components:
+            continue
+        yield f"{name} size", size, 1
 
 
 def _cases(deployment: Deployment) -> list[_Case]:

@@ -11,22 +11,30 @@ The lists come from ``get_contiguous_buf_infos``, ``get_state_buf_infos`` and th
 ``srt/mem_cache/deepseek_v4_memory_pool.py``. They are grouped by component, not by layer, and were
 sliced as if by layer in sgl-project/sglang#24704.
 
-Buffers that do not come one a layer need not be transferred; at most once they may be.
+Buffers that do not come one a layer need not be transferred; at most once they may be. Where SGLang
+refuses PD disaggregation of a deployment (encoder replay in 0.5.21 and 0.5.22, a pipeline in
+0.5.12), its lists go nowhere, and nothing is said.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from contracts.contract import Evidence, NotJudged, Request, Violation
+from contracts.contract import Evidence, NotApplicable, NotJudged, Request, Violation
 from contracts.deployment import Deployment
 from contracts.law import _aligned, _needs
 from contracts.law._say import by_distance, contract_id, violation
-from contracts.observation import Observation, Pool, Rank, Transfer
+from contracts.observation import Observation, Outcome, Pool, Rank, Refused, Transfer
+
+JUDGES_REFUSALS = True
 
 _ID = contract_id(__name__)
+
+#: The two sides of a transfer, as SGLang names them.
+_MODES = ("prefill", "decode")
 
 #: So many places in a list or component are named.
 _NAMED = 4
@@ -35,22 +43,44 @@ _Lists = Mapping[str, tuple[Transfer, ...]]
 
 
 def plan(deployment: Deployment) -> tuple[Request, ...]:
-    """The deployment and the same at pp_size 1, both at one token count."""
+    """The deployment and the same at pp_size 1, both at one token count; and whether it may
+    disaggregate at all, which asks for no pools."""
     tokens = _aligned.token_counts(deployment)[:1]
-    return tuple(
+    listed = tuple(
         Request(deployment=asked, tokens=tokens, views=frozenset({"transfers"}))
         for asked in (deployment, deployment.single_rank())
+    )
+    return (*listed, *(Request(deployment=side) for side in _sides(deployment)))
+
+
+def _sides(deployment: Deployment) -> tuple[Deployment, ...]:
+    if deployment.server_args.get("disaggregation_mode", "null") != "null":
+        return ()
+    return tuple(
+        dataclasses.replace(
+            deployment, server_args={**deployment.server_args, "disaggregation_mode": mode}
+        )
+        for mode in _MODES
     )
 
 
 def judge(evidence: Evidence) -> Iterator[Violation]:
     """Compare each rank's lists with its buffers, then all ranks' lists with the single rank's."""
+    if not all(isinstance(outcome, Observation) for outcome in evidence.outcomes[:2]):
+        raise NotApplicable("SGLang does not serve the deployment itself")
+    _may_disaggregate(evidence.outcomes[2:])
     split, single = (_seen(observation) for observation in _needs.observations(evidence, 2))
     of = len(split)
     parts = [_judge_rank(part, of) for part in split]
     if of > 1:
         parts.append(_judge_ranks(split, single))
     yield from by_distance(_needs.decided(parts))
+
+
+def _may_disaggregate(sides: Sequence[Outcome]) -> None:
+    refused = [side.sentence for side in sides if isinstance(side, Refused)]
+    if refused and len(refused) == len(sides):
+        raise NotApplicable(f"SGLang refuses PD disaggregation: {refused[0]}")
 
 
 @dataclass(frozen=True, slots=True)

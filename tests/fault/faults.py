@@ -88,10 +88,10 @@ FAULTS = (
         _COEFFICIENT,
     ),
     Fault(
-        "draft charged twice",
+        "draft forgotten",
         _CONFIGURATOR,
         "draft_layers = 1\n            target_layers",
-        "draft_layers = 2\n            target_layers",
+        "draft_layers = 0\n            target_layers",
         frozenset({"rank-sum"}),
     ),
     Fault(

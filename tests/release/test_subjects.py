@@ -22,7 +22,7 @@ ENDS = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("0.
 
 def judged(subject: Subject) -> Verdict:
     with Client(subject) as client:
-        return tried(client, "rank-sum", profile=PROFILES["dev"])["rank-sum"].verdict
+        return tried(client, "stage-slice", profile=PROFILES["dev"])["stage-slice"].verdict
 
 
 def expected(release: str) -> Verdict:

@@ -53,9 +53,11 @@ def test_verdicts(release: str, clients: Callable[[str], Client]) -> None:
     assert {trials[name].verdict for name in set(CORE) - expected} == {Verdict.HELD}
     for name in set(CORE) - expected:
         assert trials[name].deployments >= 75
-        # 0.5.12 alone refuses PD disaggregation in a pipeline.
-        most = 0.1 if release == "0.5.12" else 0.05
-        assert trials[name].rejected <= most * (trials[name].deployments + trials[name].rejected)
+    # As drawn: many a budget of a pipeline's rank is too small for the whole model.
+    drawn = trials["stage-partition"]
+    # 0.5.12 alone refuses PD disaggregation in a pipeline.
+    most = 0.1 if release == "0.5.12" else 0.05
+    assert drawn.rejected <= most * (drawn.deployments + drawn.rejected)
 
 
 @pytest.mark.parametrize("release", [case(release) for release in OVER_COUNTING])

@@ -124,8 +124,7 @@ def test_a_draft_is_charged_on_a_rank_without_one() -> None:
     (found,) = judge(bend_configurator(given, 0, draft_layers=1.0))
     assert (found.component, found.rank, found.factor) == ("draft", None, 2.0)
     assert found.message == (
-        "rank-sum: all 2 ranks: draft layers charged = 2, expected 1 (draft pools); "
-        "draft_rounding ±1.4e-14 — ×2.00"
+        "rank-sum: all 2 ranks: drafts charged = 2, expected 1 (draft pools) — ×2.00"
     )
 
 
@@ -133,14 +132,14 @@ def test_a_draft_pool_that_nobody_charges() -> None:
     given = evidence(plan(deployment(4, speculation=SPECULATION)))
     given = bend_configurator(bend_configurator(given, 0, draft_layers=0.0), 0, at=1)
     assert [found.factor for found in judge(given)] == [0.0]
-    assert messages(given)[0].startswith("rank-sum: the only rank: draft layers charged = 0, ")
+    assert messages(given)[0].startswith("rank-sum: the only rank: drafts charged = 0, ")
 
 
 def test_the_single_rank_is_judged_too() -> None:
     """Red when only the split deployment's drafts are counted."""
     given = evidence(plan(deployment(4, 4, pp_size=2, speculation=SPECULATION)))
     assert messages(bend_configurator(given, 0, at=1, draft_layers=0.0))[0].startswith(
-        "rank-sum: the only rank: draft layers charged = 0, expected 1 (draft pools)"
+        "rank-sum: the only rank: drafts charged = 0, expected 1 (draft pools)"
     )
 
 
@@ -183,11 +182,17 @@ def test_a_kind_that_only_one_side_counts() -> None:
     assert [(found.observed, found.expected) for found in judge(given)] == [(0, 3), (1, 0)]
 
 
+@pytest.mark.parametrize("layers", [0.57, 2.0, 3.0])
+def test_a_draft_may_be_charged_by_any_measure(layers: float) -> None:
+    """Red when an exact reserve, which no average layer is, counts as a draft too few or many."""
+    given = evidence(plan(deployment(4, 4, pp_size=2, speculation=SPECULATION)))
+    assert not messages(bend_configurator(given, 1, draft_layers=layers))
+
+
 @pytest.mark.parametrize(("ulps", "violations"), [(16, 0), (17, 1)])
 def test_the_draft_s_slack_is_rounding_and_no_more(ulps: int, violations: int) -> None:
-    """Red when a draft may be charged for somewhat more than one layer."""
-    given = evidence(plan(deployment(4, 4, 4, speculation=SPECULATION)))
-    # Three layers and the draft: the product that was rounded is about 4 in size.
-    drafts = 1 + ulps * math.ulp(4.0)
-    given = bend_configurator(given, 0, draft_layers=drafts)
+    """Red when rounding counts as a draft, or a rank may charge somewhat for none."""
+    given = evidence(plan(deployment(4, 4, 4)))
+    # Three layers: the product that was rounded is about 3 in size, with the draft's share.
+    given = bend_configurator(given, 0, draft_layers=ulps * math.ulp(3.0))
     assert len(messages(given)) == violations

@@ -189,6 +189,21 @@ def test_states_of_layers_that_the_rank_has() -> None:
     assert served(deployment(0, 128), c128_state=-1)
 
 
+def test_no_size_is_asked_of_an_swa_pool_that_is_not_there() -> None:
+    """Red when encoder replay, which keeps windows by request, counts as a pool of no tokens."""
+    asked = deployment(0, 4)
+    (request,) = plan(asked)[:1]
+
+    def windows(view: View) -> View:
+        components = dict(view.pool.components)
+        components["window_kv"] = components.pop("swa_kv")
+        return dataclasses.replace(view, pool=dataclasses.replace(view.pool, components=components))
+
+    assert found(asked, itself=sized(request, swa=0))
+    itself = bend_views(of_outcomes(sized(request, swa=0)), 0, windows).observation
+    assert not found(asked, itself=itself)
+
+
 def test_no_requests() -> None:
     asked = deployment(0)
 

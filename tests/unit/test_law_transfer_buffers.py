@@ -5,16 +5,22 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.contract import Evidence, NotJudged
+from contracts.contract import Evidence, NotApplicable, NotJudged, Request
 from contracts.deployment import Deployment
 from contracts.law._aligned import token_counts
-from contracts.law.transfer_buffers import judge, plan
-from contracts.observation import Transfer, View
+from contracts.law.transfer_buffers import JUDGES_REFUSALS, judge, plan
+from contracts.observation import Outcome, Refused, Transfer, View
 
+from .locations import of_outcomes
 from .observations import bend_views, deployment
-from .pools import evidence, paged, with_part
+from .pools import observe, paged, with_part
 
 Entries = tuple[Transfer, ...]
+REFUSED = Refused(where="arguments", kind="ValueError", sentence="No PD disaggregation.")
+
+
+def evidence(plan: tuple[Request, ...]) -> Evidence:
+    return of_outcomes(*map(observe, plan))
 
 
 def listing(
@@ -51,10 +57,47 @@ def test_held(asked: Deployment) -> None:
 def test_both_observations_are_at_one_token_count() -> None:
     """Red when buffers of different lengths would be compared."""
     asked = deployment(4, 4, pp_size=2)
-    split, single = plan(asked)
+    split, single = plan(asked)[:2]
     assert split.tokens == single.tokens == token_counts(asked)[:1]
     assert split.views == single.views == {"transfers"}
     assert (split.deployment, single.deployment) == (asked, asked.single_rank())
+
+
+def test_both_sides_of_a_transfer_are_asked_about() -> None:
+    """Red when a refusal ends the judging, or pools are built to learn of it."""
+    assert JUDGES_REFUSALS
+    _split, _single, *sides = plan(deployment(4, 4, pp_size=2))
+    modes = [side.deployment.server_args["disaggregation_mode"] for side in sides]
+    assert modes == ["prefill", "decode"]
+    assert {(side.views, side.tokens, side.deployment.pp_size) for side in sides} == {
+        (frozenset(), (), 2)
+    }
+    assert len(plan(deployment(4, disaggregation_mode="decode"))) == 2
+
+
+def answers(asked: Deployment, *sides: Outcome) -> Evidence:
+    """A buffer is missing in the lists, and these are the answers about the two sides."""
+    listed = evidence(plan(asked)[:2])
+    missing = listing(listed, 0, "kv", lambda entries: entries[1:])
+    return dataclasses.replace(missing, outcomes=(*listed.outcomes, *sides))
+
+
+def test_lists_that_go_nowhere() -> None:
+    """Red when lists are judged by which SGLang can transfer nothing (0.5.22, encoder replay)."""
+    with pytest.raises(NotApplicable, match="PD disaggregation: No PD"):
+        messages(answers(deployment(4, 4), REFUSED, REFUSED))
+
+
+def test_one_side_is_enough() -> None:
+    """Red when a refusal of one side silences the contract (0.5.23, encoder replay)."""
+    served = observe(plan(deployment(4, 4))[2])
+    assert messages(answers(deployment(4, 4), served, REFUSED))
+    assert messages(answers(deployment(4, 4), REFUSED, served))
+
+
+def test_not_applicable_where_the_deployment_is_refused() -> None:
+    with pytest.raises(NotApplicable, match="does not serve the deployment itself"):
+        messages(of_outcomes(REFUSED, REFUSED))
 
 
 def test_a_missing_buffer() -> None:
