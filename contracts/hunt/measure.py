@@ -41,7 +41,7 @@ from contracts.trial import Workforce, drawn, examples
 from contracts.units import GiB, MiB
 from strategies.published import MODELS
 
-__all__ = ["CARDS", "FILE", "Card", "costs", "marginal", "measure"]
+__all__ = ["CARDS", "FILE", "SERVED", "Card", "costs", "marginal", "measure"]
 
 JSON = Any
 
@@ -73,17 +73,28 @@ _DSPARK = Speculation(algorithm="DSPARK")
 
 def _served(model: str, **stated: Any) -> Deployment:
     arguments = {} if "4.1" in model else {"swa_full_tokens_ratio": 0.1}
-    return Deployment(model=MODELS[model], budget=GiB, server_args=arguments, **stated)
+    return Deployment(model=MODELS[model], budget=GiB, **{"server_args": arguments, **stated})
 
 
 #: What is served on the cards.
-_SERVED = {
+SERVED = {
     "Flash": _served("deepseek-v4-flash"),
     "Flash PP4": _served("deepseek-v4-flash", pp_size=4),
     "Flash EAGLE": _served("deepseek-v4-flash", speculation=_EAGLE),
+    "Flash EAGLE PP4": _served(
+        "deepseek-v4-flash", pp_size=4, speculation=_EAGLE, env={"SGLANG_ENABLE_PP_SPEC": "1"}
+    ),
     "Flash-0731 DSPARK": _served("deepseek-v4-flash-0731", speculation=_DSPARK),
     "Pro PP4": _served("deepseek-v4-pro", pp_size=4),
     "V4.1-Flash": _served("deepseek-v4.1-flash"),
+    "V4.1-Flash replay": _served(
+        "deepseek-v4.1-flash",
+        server_args={
+            "enable_encoder_swa_bounded_replay": True,
+            # Until 0.5.22 replay is refused with them.
+            "cuda_graph_backend_prefill": "disabled",
+        },
+    ),
 }
 
 
@@ -143,13 +154,13 @@ def _told(finding: Finding | None) -> JSON:
 
 
 def costs(
-    contracts: Sequence[Contract], client: Client, names: Sequence[str] = tuple(_SERVED)
+    contracts: Sequence[Contract], client: Client, names: Sequence[str] = tuple(SERVED)
 ) -> Iterator[JSON]:
     """What each contract's violation is about on the cards, in bytes of the rank with the most.
     ``names`` are those of the served models."""
     for served in names:
         for card in CARDS:
-            asked = _SERVED[served].with_budget(card.budget)
+            asked = SERVED[served].with_budget(card.budget)
             gathered = Gathered(client, contracts, asked)
             for contract in contracts:
                 found = _found(contract, asked, gathered)
@@ -165,7 +176,7 @@ def costs(
 
 def marginal(client: Client) -> JSON:
     """Bytes per full token of Flash at pp_size 1, charged and allocated, and where they part."""
-    deployment = _SERVED["Flash"].with_budget(60 * GiB)
+    deployment = SERVED["Flash"].with_budget(60 * GiB)
     (request,) = law.get("marginal-bytes").plan(deployment)
     observed = client.observe(request)
     assert isinstance(observed, Observation), observed

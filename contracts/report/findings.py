@@ -16,7 +16,7 @@ from typing import Any
 
 from contracts.deployment import Deployment
 from contracts.hunt.case import Case, file_name, written
-from contracts.hunt.measure import CARDS, FILE
+from contracts.hunt.measure import CARDS, FILE, SERVED
 from contracts.ledger import Entry, Ledger, load, shipped
 from contracts.subject.releases import NEWEST, RELEASES
 
@@ -95,7 +95,7 @@ def _row(entry: Entry, measurements: Mapping[str, JSON]) -> str:
         releases[0] if len(releases) == 1 else f"{releases[0]} to {releases[-1]}",
         f"`{entry.condition.text}`",
         _farthest(factors),
-        *(_cost(entry.contract, card.name, last) for card in CARDS),
+        *(_cost(entry, card.name, last) for card in CARDS),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -118,17 +118,21 @@ def _farthest(factors: Sequence[float]) -> str:
     return f"×{far:.4g}"
 
 
-def _cost(contract: str, card: str, measured: JSON) -> str:
-    """The served model on which most bytes are in question."""
+def _cost(entry: Entry, card: str, measured: JSON) -> str:
+    """Of the served models that an entry speaks of, the one on which most bytes are in question."""
     mine = [
-        cost for cost in measured["cards"] if (cost["contract"], cost["card"]) == (contract, card)
+        cost
+        for cost in measured["cards"]
+        if (cost["contract"], cost["card"]) == (entry.contract, card)
+        and entry.is_met(SERVED[cost["served"]])
+        and (not cost["factor"]) == (entry.bound is None)
     ]
     if not mine:
         return "–"
     most = max(mine, key=lambda cost: (cost["bytes"] or 0, cost["factor"] or 0))
-    factor = "" if most["factor"] is None else f", ×{most['factor']:.4g}"
-    size = "" if most["bytes"] is None else f"{most['bytes'] / 1e6:,.1f} MB"
-    return f"{most['served']}: {size}{factor}".replace(": , ", ": ")
+    numbers = [] if most["bytes"] is None else [f"{most['bytes'] / 1e6:,.1f} MB"]
+    numbers += [] if most["factor"] is None else [f"×{most['factor']:.4g}"]
+    return f"{most['served']}: {', '.join(numbers)}" if numbers else str(most["served"])
 
 
 def _replay(entry: Entry) -> str:
