@@ -23,6 +23,7 @@ from contracts.ledger import EMPTY, Entry, Ledger
 from contracts.observation import SubjectInfo
 from contracts.subject.client import Client
 from contracts.survey import Named, Pair, Tally, survey
+from strategies.corners import CORNERS
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
 
@@ -79,11 +80,12 @@ class Workforce:
 
 
 def examples(names: Sequence[str] | None = None) -> list[Named]:
-    """The published examples: those with these names, or all."""
+    """The published examples and the corners: those with these names, or all."""
+    named = {example.name: example.deployment for example in DEPLOYMENTS} | {**CORNERS}
     return [
-        Named(example.deployment, example.name)
-        for example in DEPLOYMENTS
-        if names is None or example.name in names
+        Named(deployment, name)
+        for name, deployment in named.items()
+        if names is None or name in names
     ]
 
 
