@@ -70,9 +70,9 @@ CORNERS: Mapping[str, Deployment] = MappingProxyType(
         # More requests than there are tokens for: fewer are admitted than were asked for.
         "corner-few-tokens": _corner(
             "v4-flash",
-            swa_full_tokens_ratio=0.5,
-            max_running_requests=1024,
-            max_total_tokens=1024,
+            swa_full_tokens_ratio=0.1,
+            max_running_requests=4096,
+            max_total_tokens=8000,
         ),
     }
 )
