@@ -67,6 +67,6 @@ def run() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; nothing was judged", err=True)
+        click.echo("interrupted; there is no verdict", err=True)
         sys.exit(Exit.INTERRUPTED)
     sys.exit(Exit.HELD)

@@ -311,6 +311,9 @@ class Client:
         if hello["status"] != "ok":
             worker.close()
             raise SubjectUnreadable(_unread(hello))
+        if self.device == "cuda" and not hello["cuda"]:
+            worker.close()
+            raise SubjectUnreadable("its torch finds no CUDA device on this machine")
         self._workers[key] = worker
         self._info = SubjectInfo(
             label=self.subject.label,

@@ -78,6 +78,7 @@ class Worker:
             "capabilities": self._capabilities,
             "placeholders": placeholders.used(),
             "definitions": _definitions(),
+            "cuda": importlib.import_module("torch").cuda.is_available(),
         }
 
     def _observe(self, request: dict[str, JSON]) -> dict[str, JSON]:

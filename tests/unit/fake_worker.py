@@ -184,7 +184,7 @@ class _Fake:
 
 def _hello() -> JSON:
     said = {"version": "0.0", "era": "fake", "placeholders": []}
-    return {"status": "ok", "capabilities": {"algorithms": ["EAGLE"]}, **said}
+    return {"status": "ok", "cuda": False, "capabilities": {"algorithms": ["EAGLE"]}, **said}
 
 
 def _request(document: JSON) -> Request:

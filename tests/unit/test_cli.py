@@ -528,7 +528,7 @@ def test_interrupt(
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
-    assert err.strip() == "interrupted; nothing was judged"
+    assert err.strip() == "interrupted; there is no verdict"
     (worker,) = lives(subject)
     assert not worker.alive
     assert "interrupted" not in worker.events

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,9 +46,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     """Clients of one fake subject, closed after the test."""
     started: list[Client] = []
 
-    def client(*, hello: str = "answer", observe: str = "answer", **options: float) -> Client:
+    def client(*, hello: str = "answer", observe: str = "answer", **options: Any) -> Client:
         subject = fake_worker.install(tmp_path, hello=hello, observe=observe)
-        started.append(Client(subject, **options))  # type: ignore[arg-type]  # only time-outs
+        started.append(Client(subject, **options))
         return started[-1]
 
     yield client
@@ -331,3 +332,14 @@ def test_what_a_worker_leaves_in_its_temporary_folder_goes_with_it(
     (folder / "model").mkdir()
     client.close()
     assert not folder.exists()
+
+
+def test_a_device_that_is_not_there(start: Callable[..., Client]) -> None:
+    """Red when SGLang is said to refuse what no deployment can have: a GPU that is missing."""
+    client = start(device="cuda")
+    with pytest.raises(SubjectUnreadable, match="its torch finds no CUDA device"):
+        _ = client.info
+    request = Request(deployment=observations.deployment(4))
+    assert client.observe(request) == Unreadable(
+        reason="its torch finds no CUDA device on this machine"
+    )

@@ -12,6 +12,7 @@ from contracts.hunt.measure import FILE
 from contracts.ledger import Entry, load, shipped
 from contracts.report import findings
 from contracts.subject.releases import RELEASES
+from tests.by_hand import Line, lines, value
 
 LEDGER = load(shipped())
 MEASURED = json.loads(FILE.read_text(encoding="utf-8"))
@@ -67,6 +68,12 @@ def test_no_bound_is_wider_than_measured(entry: Entry) -> None:
     # Rounded up in the last digit that is written, of four behind the leading ones at least.
     assert entry.bound - farthest <= max(1e-4, (farthest - 1) * 0.01)
     assert math.isfinite(entry.bound)
+
+
+@pytest.mark.parametrize("line", list(lines(findings.template())), ids=lambda line: line.name)
+def test_what_is_worked_out_by_hand(line: Line) -> None:
+    """Red when a sum of the page is wrong."""
+    assert f"{float(value(line.formula)):,.{line.decimals}f}" == line.result
 
 
 @pytest.mark.parametrize("release", RELEASES)
