@@ -50,10 +50,11 @@ class NotApplicable(Exception):
 class Request:
     """One observation that a contract needs.
 
-    ``views`` may name ``final`` and ``own`` (see :class:`contracts.observation.Rank`), ``charge``
-    to find each view's charge, and ``transfers`` to read the transfer lists. ``tokens`` are token
-    counts to build further views at. ``pipeline=False`` asks for the path that a server
-    takes whose model knows no pipeline stages.
+    ``views`` may name ``final`` and ``own`` (see :class:`contracts.observation.Rank`), ``capacity``
+    for the token count that the ranks agree on without any pool, ``charge`` to find each view's
+    charge, and ``transfers`` to read the transfer lists. ``tokens`` are token counts to build
+    further views at. ``pipeline=False`` asks for the path that a server takes whose model knows no
+    pipeline stages.
     """
 
     deployment: Deployment

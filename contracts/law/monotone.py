@@ -46,9 +46,9 @@ class _Like:
 
 
 def plan(deployment: Deployment) -> tuple[Request, ...]:
-    """The deployment and its likes, as a server finally allocates them."""
+    """The deployment and its likes, sized and agreed on; no pools are needed to compare tokens."""
     asked = [deployment, *(like.deployment for like in _likes(deployment))]
-    return tuple(Request(deployment=one, views=frozenset({"final"})) for one in asked)
+    return tuple(Request(deployment=one, views=frozenset({"capacity"})) for one in asked)
 
 
 def judge(evidence: Evidence) -> Iterator[Violation]:

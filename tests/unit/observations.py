@@ -78,7 +78,7 @@ def observe(request: Request, *, label: str = "subject") -> Observation:
         subject=SubjectInfo(label=label, version="1", era="test"),
         deployment=asked,
         ranks=ranks,
-        final_tokens=FINAL_TOKENS if "final" in request.views else None,
+        final_tokens=FINAL_TOKENS if request.views & {"capacity", "final"} else None,
     )
 
 

@@ -225,6 +225,31 @@ def test_views(release: str, clients: Clients) -> None:
 
 
 @BOTH
+def test_the_capacity_is_agreed_on_without_a_pool(release: str, clients: Clients) -> None:
+    """Red when a capacity that no pool was built for is another than a server's."""
+    client, asked = clients(release), deployment(pp_size=2)
+    sized = client.observe(Request(deployment=asked, views=frozenset({"capacity"})))
+    built = observe(client, asked)
+    assert isinstance(sized, Observation)
+    assert isinstance(built, Observation)
+    assert sized.final_tokens == built.final_tokens
+    assert {(rank.final, rank.own, rank.at) for rank in sized.ranks} == {(None, None, ())}
+
+
+@BOTH
+def test_own_capacity_is_as_if_it_were_asked_for_alone(release: str, clients: Clients) -> None:
+    """Red when a rank's own view is the final one where the two are of different sizes."""
+    client, asked = clients(release), deployment(pp_size=2)
+    both = observe(client, asked)
+    alone = client.observe(Request(deployment=asked, views=frozenset({"own"})))
+    assert isinstance(both, Observation)
+    assert isinstance(alone, Observation)
+    assert [rank.own for rank in both.ranks] == [rank.own for rank in alone.ranks]
+    # 0.5.12 charges every rank for all layers: all are as tight.
+    assert any(rank.own != rank.final for rank in both.ranks) == (release == NEWEST)
+
+
+@BOTH
 def test_a_model_without_stages(release: str, clients: Clients) -> None:
     """Red when pipeline=False does not take the path of a model that knows no stages."""
     plain = clients(release).observe(Request(deployment=deployment(), views=VIEWS, pipeline=False))

@@ -112,6 +112,8 @@ class Group:
             tensor.fill_(self.agreed)
 
 
+#: The views that need the ranks' capacities.
+_CAPACITY = frozenset({"capacity", "final", "own"})
 _STATE = re.compile(r"(indexer_)?compress_state_pools\[(\d+)\]")
 #: Single buffers that come with a pool, not one a layer.
 _SINGLE = {
@@ -305,8 +307,7 @@ class Era(abc.ABC):
         with step("sizing"):
             runner = self.runner(args, model_config, stage, group, device=plan.device, target=None)
             configurator = self.configurator(runner)
-            capacity = plan.views & {"final", "own"}
-            own = self.size(runner, plan.deployment.budget) if capacity else None
+            own = self.size(runner, plan.deployment.budget) if plan.views & _CAPACITY else None
         return _RankAtWork(args, model_config, stage, runner, configurator, own)
 
     def _agree(self, ranks: list[_RankAtWork], group: Group) -> None:
@@ -315,13 +316,14 @@ class Era(abc.ABC):
 
     def _views(self, plan: Plan, rank: _RankAtWork, group: Group) -> dict[str, Any]:
         group.rank_in_group = rank.stage.rank
-        final = own = None
+        config = final = own = None
         if "final" in plan.views:
             with step("sizing"):
                 config = self.size(rank.runner, plan.deployment.budget)
             final = self._view(plan, rank, group, config)
         if "own" in plan.views:
-            own = self._view(plan, rank, group, rank.own)
+            # Where the minimum is the rank's own capacity, the same pools would be built again.
+            own = final if config == rank.own else self._view(plan, rank, group, rank.own)
         at = []
         for tokens in plan.tokens:
             with step("sizing"):
