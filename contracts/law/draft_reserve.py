@@ -113,28 +113,28 @@ def _judge_bytes(seen: _Seen, of: int) -> Iterator[Violation]:
     rounding = first.tokens * seen.rounding()
     slack = _WHOLE_BYTES + rounding
     reserved = first.tokens * seen.per_token() + _fixed(seen)
-    pools = [first.draft]
-    if seen.is_scaled_at_any_size():
-        # What the target reserves beside its size is not charged, or it is; both will do.
-        pools.append(first.pool)
-    guard = _guard.guard(pools)
+    # Where the target's fixed bytes are scaled, those beyond its size are charged, or they are not;
+    # so that more may be reserved than is told from the charge, and it is no violation either way.
+    target = [first.pool] if seen.is_scaled_at_any_size() else []
+    guard = _guard.guard([first.draft, *target])
     allocated = _draft_bytes(first)
     alignment = _growth.cut_off(first, second, _draft)
     too_much = reserved > allocated + alignment + slack
     if not too_much and not guard.is_exceeded_by(allocated + alignment - reserved - slack):
         return
+    observed = reserved if too_much else reserved + _guard.guard(target).bytes
     yield violation(
         _ID,
         rank=seen.rank.rank,
         of=of,
         what="bytes reserved for the draft",
-        observed=reserved,
+        observed=observed,
         expected=allocated,
         source=f"allocated at {first.tokens} tokens",
         component="draft",
-        in_question=reserved - allocated,
+        in_question=observed - allocated,
         details=(
-            *(() if too_much else guard.say()),
+            *(() if too_much else _guard.guard([first.draft]).say()),
             *([f"{_growth.ALIGNMENT} ±{number(alignment)}"] if alignment else ()),
             f"whole bytes ±{_WHOLE_BYTES}",
             _rounding.say(rounding),

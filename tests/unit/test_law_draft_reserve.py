@@ -179,12 +179,21 @@ def test_held_where_the_draft_is_reserved_as_fixed() -> None:
     assert not list(judge(capped(fixed_slope(PLAIN))))
 
 
-@pytest.mark.parametrize("more", [-700, 4000])
-def test_violated_where_the_draft_is_reserved_as_fixed(more: int) -> None:
+@pytest.mark.parametrize(
+    ("more", "observed"),
+    [
+        # At most so much: the target's pages, ring and sentinel are taken for not charged …
+        (-700, 2048 - 700 + 384),
+        # … and at least so much, where they are taken for charged.
+        (4000, 2048 - 2 * 512 - 256 + 4000),
+    ],
+)
+def test_violated_where_the_draft_is_reserved_as_fixed(more: int, observed: int) -> None:
+    """Red when a reserve is shown farther off than it is for certain."""
     (found,) = judge(capped(fixed_slope(PLAIN), more))
     assert found.expected == 2048 + 512
-    # At least so much: the target's reserved pages are taken for charged.
-    assert found.observed == 2048 - 2 * 512 - 256 + more
+    assert found.observed == observed
+    assert ("reserved page ±512; " in found.message) == (more < 0)
 
 
 def test_not_applicable_without_a_draft() -> None:
