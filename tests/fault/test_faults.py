@@ -17,7 +17,7 @@ from tests.releases import CORE
 from tests.trying import tried
 
 #: Enough to reach each fault; what is found need not be shrunk to be counted.
-SETTINGS = settings(PROFILES["gate"], max_examples=40, phases=(Phase.explicit, Phase.generate))
+SETTINGS = settings(PROFILES["gate"], max_examples=12, phases=(Phase.explicit, Phase.generate))
 EXAMPLES = ("flash-pp1", "flash-pp4", "flash-eagle-3-1-4", "flash-22gb-pp4-10-11-11-11")
 
 
