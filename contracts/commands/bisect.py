@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,14 +28,21 @@ from contracts.commands.common import (
     json_option,
     write_json,
 )
-from contracts.contract import Contract, Verdict
-from contracts.deployment import Deployment, DeploymentError
-from contracts.examination import Finding
-from contracts.hunt.bisect import Judge, Judged, Search, Side, judged, tried
-from contracts.hunt.case import CaseError, load, save
-from contracts.hunt.revisions import Clone, Commit, ExportError, History, RevisionError, exported
+from contracts.contract import Verdict
+from contracts.deployment import DeploymentError
+from contracts.hunt.bisect import Judge, Search, judged, tried
+from contracts.hunt.bisection import (
+    BisectionError,
+    Hunt,
+    Question,
+    Result,
+    UndecidedError,
+    span_of,
+)
+from contracts.hunt.case import CaseError, load
+from contracts.hunt.revisions import ExportError, RevisionError
 from contracts.inputs import read_deployment
-from contracts.report import violation as violation_report
+from contracts.report import bisection as report
 
 __all__ = ["SKIPPED", "bisect", "bisect_run"]
 
@@ -80,16 +85,7 @@ find_fix_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
-    """What is asked of every commit."""
-
-    contract: Contract
-    deployment: Deployment | None
-    baseline: str | None
-
-
-def _question(name: str | None, file: str | None, baseline: str | None) -> _Question:
+def _question(name: str | None, file: str | None, baseline: str | None) -> Question:
     """What the options ask; a saved case fills in what they leave out."""
     deployment = None
     if file is not None:
@@ -105,7 +101,7 @@ def _question(name: str | None, file: str | None, baseline: str | None) -> _Ques
     if name is None:
         bad_input("--contract is missing: only a saved case names its own")
     (contract,) = chosen_contracts([name], baseline)
-    return _Question(contract=contract, deployment=deployment, baseline=baseline)
+    return Question(contract=contract, deployment=deployment, baseline=baseline)
 
 
 # -- bisect ----------------------------------------------------------------------------------------
@@ -157,7 +153,9 @@ def bisect(
     question = _question(name, file, baseline)
     console = console_for(json_file)
     try:
-        span = _span(repo, good, bad, find_fix=find_fix)
+        span = span_of(repo, good, bad, find_fix=find_fix)
+        if span.clone.dirty:
+            click.echo(f"{repo} has uncommitted changes; they are not judged", err=True)
         with baseline_of(question.baseline, device) as other, _Bar() as bar:
             judge = Judge(
                 clone=span.clone,
@@ -167,96 +165,19 @@ def bisect(
                 baseline=other,
                 fresh=fresh,
             )
-            hunt = _Hunt(judge, span, bar)
+            hunt = Hunt(judge, span, bar)
             search = hunt.through(question.deployment, profile, jobs)
-            result = _Result.of(hunt, search, question)
-    except RevisionError as error:
+            result = Result.of(hunt, search, question)
+    except (RevisionError, BisectionError) as error:
         bad_input(error)
-    except ExportError as error:
+    except (ExportError, UndecidedError) as error:
         raise CannotJudge(str(error)) from None
     except KeyboardInterrupt:
         click.echo("interrupted; what was judged is kept, the same command goes on", err=True)
         sys.exit(Exit.INTERRUPTED)
-    console.print(result.text(), markup=False, highlight=False, soft_wrap=True)
-    write_json(json_file, result.to_json())
+    console.print(report.text(result), markup=False, highlight=False, soft_wrap=True)
+    write_json(json_file, report.document(result))
     sys.exit(Exit.NOT_JUDGED if result.first is None else Exit.HELD)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
-    """The two ends, and what lies between. ``bases`` is where they have parted, if they have."""
-
-    clone: Clone
-    good: Commit
-    bad: Commit
-    history: History
-    bases: tuple[Commit, ...]
-    find_fix: bool
-
-    @property
-    def older(self) -> Commit:
-        """The end that comes first."""
-        return self.bad if self.find_fix else self.good
-
-    def verdict_of(self, side: Side) -> Verdict:
-        """What a commit's verdict is that is like the older or the newer end."""
-        return Verdict.VIOLATED if (side is Side.OLDER) == self.find_fix else Verdict.HELD
-
-    def side_of(self, verdict: Verdict) -> Side:
-        """Which end a commit of this verdict is like."""
-        known = {self.verdict_of(side): side for side in (Side.OLDER, Side.NEWER)}
-        return known.get(verdict, Side.UNKNOWN)
-
-
-def _span(repo: Path, good: str, bad: str, *, find_fix: bool) -> _Span:
-    """What the options name, checked.
-
-    Raises:
-        RevisionError: there is no such clone or commit, or it has not all that is needed.
-    """
-    clone = Clone(repo)
-    ends = {"--good": clone.commit(good), "--bad": clone.commit(bad)}
-    for option, commit in ends.items():
-        if not clone.has_sglang(commit):
-            bad_input(
-                f"{option} {commit.label}: {repo} is no clone of SGLang, or this commit is none: "
-                "it has neither python/sglang/srt nor sglang/srt"
-            )
-    one, other = ends.values()
-    older, newer = (other, one) if find_fix else (one, other)
-    _check_order(older, newer, clone, find_fix=find_fix)
-    bases = () if clone.is_ancestor(older, newer) else tuple(clone.bases(older, newer))
-    if clone.dirty:
-        click.echo(f"{repo} has uncommitted changes; they are not judged", err=True)
-    return _Span(
-        clone=clone,
-        good=one,
-        bad=other,
-        history=clone.history(newer, older),
-        bases=bases,
-        find_fix=find_fix,
-    )
-
-
-def _check_order(older: Commit, newer: Commit, clone: Clone, *, find_fix: bool) -> None:
-    if older.sha == newer.sha:
-        bad_input(f"--good and --bad are the same commit, {older.label}")
-    if clone.is_ancestor(newer, older):
-        hint = (
-            "leave --find-fix out to find the commit that broke the contract"
-            if find_fix
-            else "add --find-fix to find the commit that mended the contract"
-        )
-        first, second = ("--good", "--bad") if find_fix else ("--bad", "--good")
-        bad_input(f"{first} {newer.label} comes before {second} {older.label}; {hint}")
-    if not clone.is_ancestor(older, newer):
-        if clone.shallow:
-            bad_input(
-                f"{older.label} does not come before {newer.label} in {clone.path}, which is a "
-                "shallow clone; `git fetch --unshallow` brings what it lacks"
-            )
-        if not clone.bases(older, newer):
-            bad_input(f"{older.label} and {newer.label} have no history in common")
 
 
 class _Bar:
@@ -326,200 +247,6 @@ class _Steps:
 
     def end(self) -> None:
         """Keep it to oneself."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    """A commit that was judged, now or in an earlier run."""
-
-    commit: Commit
-    judged: Judged
-    known: bool
-
-
-@dataclass(slots=True)
-class _Hunt:
-    """One run: what was judged, in this order."""
-
-    judge: Judge
-    span: _Span
-    bar: _Bar
-    log: dict[str, _Entry] = field(default_factory=dict)
-
-    def through(self, deployment: Deployment | None, profile: str, jobs: int) -> Search:
-        """Find the deployment, check the ends and search to the end."""
-        told = deployment is not None
-        deployment = deployment or self._counterexample(profile, jobs)
-        self._check_end("--bad", self.span.bad, Verdict.VIOLATED, deployment, told=told)
-        self._check_end("--good", self.span.good, Verdict.HELD, deployment, told=told)
-        self._check_bases(deployment)
-        search = Search(self.span.history)
-        while (sha := search.next()) is not None:
-            self.bar.left(search)
-            found = self._ask(self.span.clone.commit(sha), deployment)
-            search.tell(sha, self.span.side_of(found.verdict))
-        return search
-
-    def _counterexample(self, profile: str, jobs: int) -> Deployment:
-        bad = self.span.bad
-        self.bar.doing(f"looking for a counterexample on {bad.label}")
-        known = self.judge.known(bad, profile)
-        found = known or self.judge.counterexample(
-            bad, profile, jobs=jobs, started=self.bar.begin, progress=self.bar.advance
-        )
-        if found.verdict is Verdict.HELD:
-            bad_input(
-                f"--bad {bad.label}: {self.judge.contract.id} holds there on all deployments of "
-                f"the {profile} profile"
-            )
-        if found.finding is None:
-            raise CannotJudge(f"--bad {bad.label} cannot be judged: {found.reason}")
-        self._note(_Entry(commit=bad, judged=found, known=known is not None))
-        return found.finding.deployment
-
-    def _ask(self, commit: Commit, deployment: Deployment) -> Judged:
-        if commit.sha not in self.log:
-            self.bar.doing(commit.label)
-            known = self.judge.known(commit, deployment)
-            found = known or self.judge.judge(commit, deployment)
-            self._note(_Entry(commit=commit, judged=found, known=known is not None))
-        return self.log[commit.sha].judged
-
-    def _note(self, entry: _Entry) -> None:
-        self.log[entry.commit.sha] = entry
-        line = f"{entry.judged.verdict:<10}  {entry.commit.label}  {entry.commit.title}"
-        line += f" — {entry.judged.reason}" if entry.judged.finding is None else ""
-        self.bar.say(line.removesuffix(" — None") + "  (known)" * entry.known)
-
-    def _check_end(
-        self, option: str, commit: Commit, expected: Verdict, deployment: Deployment, *, told: bool
-    ) -> None:
-        found = self._ask(commit, deployment)
-        if found.verdict is expected:
-            return
-        if found.verdict is Verdict.NOT_JUDGED:
-            raise CannotJudge(f"{option} {commit.label} cannot be judged: {found.reason}")
-        which = "the given deployment" if told else f"the counterexample of {self.span.bad.label}"
-        what = "holds" if found.finding is None else "is violated"
-        said = "" if found.finding is None else f": {found.finding.violation.message}"
-        bad_input(f"{option} {commit.label}: the contract {what} there on {which}{said}")
-
-    def _check_bases(self, deployment: Deployment) -> None:
-        """Where the ends have parted, what lies before counts for the older end."""
-        expected = self.span.verdict_of(Side.OLDER)
-        for base in self.span.bases:
-            found = self._ask(base, deployment)
-            parted = f"{self.span.good.label} and {self.span.bad.label} parted at {base.label}"
-            if found.verdict is Verdict.NOT_JUDGED:
-                raise CannotJudge(f"{parted}, which cannot be judged: {found.reason}")
-            if found.verdict is not expected:
-                bad_input(
-                    f"{parted}, where the contract is {found.verdict} already: what made the "
-                    f"difference is on the side of {self.span.older.label}; name {base.label} "
-                    "in its place, or search that side"
-                )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
-    """What was found: the first commit, or those among which it is."""
-
-    question: _Question
-    span: _Span
-    log: tuple[_Entry, ...]
-    first: Commit | None
-    candidates: tuple[Commit, ...]
-    finding: Finding
-    subject: Path
-    replay: str | None
-
-    @classmethod
-    def of(cls, hunt: _Hunt, search: Search, question: _Question) -> Self:
-        """What a search that is over has found."""
-        clone = hunt.span.clone
-        candidates = tuple(map(clone.commit, search.candidates))
-        # Judged last, so nearest to the change; the bad end at least is violated.
-        shown, finding = [
-            (entry.commit, entry.judged.finding)
-            for entry in hunt.log.values()
-            if entry.judged.finding is not None
-        ][-1]
-        subject = exported(clone.path, shown.sha)
-        try:
-            case = save(finding, subject=str(subject), baseline=question.baseline)
-            replay = violation_report.replay_line(case)
-        except OSError as error:  # no reason to keep back what was found
-            hunt.bar.say(f"the case cannot be saved: {error}")
-            replay = None
-        return cls(
-            question=question,
-            span=hunt.span,
-            log=tuple(hunt.log.values()),
-            first=candidates[0] if len(candidates) == 1 else None,
-            candidates=candidates,
-            finding=finding,
-            subject=subject,
-            replay=replay,
-        )
-
-    def text(self) -> str:
-        """What was found, for a reader."""
-        lines = self._candidates() if self.first is None else self._first(self.first)
-        shown = violation_report.text(
-            self.finding, subject=self.subject.name, replay=self.replay or "not saved"
-        )
-        return "\n".join([*lines, f"  {self._counted()}", "", shown])
-
-    def _first(self, first: Commit) -> list[str]:
-        what = "bad commit"
-        if self.span.find_fix:
-            what = f"commit on which {self.question.contract.id} holds"
-        return [
-            f"first {what}: {first.sha}",
-            f"  {first.title}",
-            f"  {first.label}, author date {first.date}",
-        ]
-
-    def _candidates(self) -> list[str]:
-        return [
-            f"the first is one of these {len(self.candidates)} commits; all but the last one "
-            "cannot be judged",
-            *(f"  {commit.sha}  {commit.title}" for commit in self.candidates),
-        ]
-
-    def _counted(self) -> str:
-        known = sum(entry.known for entry in self.log)
-        past = sum(entry.judged.verdict is Verdict.NOT_JUDGED for entry in self.log)
-        text = f"{len(self.log) - past} commits judged, {past} stepped past"
-        return text + (f"; {known} of them known from earlier runs" if known else "")
-
-    def _violation(self) -> JSON:
-        fields = dataclasses.asdict(self.finding.violation)
-        del fields["contract"]  # said above
-        deployment = self.finding.deployment.to_json()
-        return {**fields, "deployment": deployment, "replay": self.replay}
-
-    def to_json(self) -> JSON:
-        """What was found, for a program (docs/bisect.md)."""
-        return {
-            "schema": 1,
-            "contract": self.question.contract.id,
-            "find_fix": self.span.find_fix,
-            "good": dataclasses.asdict(self.span.good),
-            "bad": dataclasses.asdict(self.span.bad),
-            "first": None if self.first is None else dataclasses.asdict(self.first),
-            "candidates": [dataclasses.asdict(commit) for commit in self.candidates],
-            "judged": [
-                {
-                    **dataclasses.asdict(entry.commit),
-                    "verdict": str(entry.judged.verdict),
-                    "reason": entry.judged.reason,
-                    "known": entry.known,
-                }
-                for entry in self.log
-            ],
-            "violation": self._violation(),
-        }
 
 
 # -- bisect-run ------------------------------------------------------------------------------------
