@@ -40,6 +40,7 @@ from contracts.subject.overlay import (
 )
 from contracts.subject.resolve import Subject
 from tests.unit import fake_worker, observations
+from tests.unit.schemas import check
 from tests.unit.test_bisect_revisions import Planted, an_sglang, git, plant, state
 from tests.unit.test_cli import Ended
 
@@ -179,6 +180,7 @@ def test_the_planted_commit_among_sixty(run: Callable[..., Ended]) -> None:
     assert document["first"]["sha"] == shas[41]
     assert [one["label"] for one in document["judged"]] == judged()
     assert document["violation"]["replay"] == lines[7].removeprefix("  replay: ")
+    check(document, "bisect")
 
 
 def test_the_range_is_shown(run: Callable[..., Ended]) -> None:

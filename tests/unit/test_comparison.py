@@ -20,7 +20,7 @@ from contracts.report.annotations import workflow_commands
 from contracts.report.comparison import document, markdown, sentence
 from contracts.survey import Named, Tally
 from tests.unit import observations
-from tests.unit.test_schemas import check
+from tests.unit.schemas import check
 
 ONE = observations.deployment(0, 4, pp_size=2)
 OTHER = observations.deployment(0, 4, 4, pp_size=2)

@@ -15,7 +15,7 @@ from contracts.hunt import matrix as matrix_module
 from contracts.subject.resolve import Subject
 from tests.unit import fake_worker
 from tests.unit.fake_worker import LAST_WORDS, lives
-from tests.unit.test_schemas import check
+from tests.unit.schemas import check
 
 JSON = Any
 CHOSEN = ("--profile", "dev", "--contract", "stage-slice", "--contract", "pp1-unchanged")

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator, ValidationError
-from referencing import Registry, Resource
 
 from contracts import law
 from contracts.contract import Request, Verdict, Violation
@@ -28,30 +27,10 @@ from contracts.units import parse_bytes
 from strategies.deployment import deployments
 from strategies.published import DEPLOYMENTS
 from tests.unit import fake_worker, observations
+from tests.unit.schemas import FILES, check, schema
 
 JSON = Any
-DOCS = Path(__file__).parent.parent.parent / "docs"
-FILES = sorted(path.name for path in DOCS.glob("*.schema.json"))
 FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=50)
-
-
-def schema(name: str) -> dict[str, JSON]:
-    document = json.loads((DOCS / name).read_text(encoding="utf-8"))
-    assert isinstance(document, dict)
-    return document
-
-
-REGISTRY: Registry[Any] = Registry().with_resources(
-    [(name, Resource.from_contents(schema(name))) for name in FILES]
-)
-
-
-def check(document: JSON, name: str) -> None:
-    """Validate what a document looks like to a program that reads it."""
-    text = json.dumps(document, allow_nan=False)
-    Draft202012Validator(schema(f"{name}.schema.json"), registry=REGISTRY).validate(
-        json.loads(text)
-    )
 
 
 def objects(part: JSON, path: str = "") -> Iterator[tuple[str, dict[str, JSON]]]:
@@ -71,7 +50,7 @@ def objects(part: JSON, path: str = "") -> Iterator[tuple[str, dict[str, JSON]]]
 
 def test_there_is_one_for_each_interface() -> None:
     """Red when a schema is missing; that of the ledger is test_ledger's to check."""
-    interfaces = {"case", "deployment", "gate", "judge", "matrix", "observe", "record"}
+    interfaces = {"bisect", "case", "deployment", "gate", "judge", "matrix", "observe", "record"}
     assert {f"{name}.schema.json" for name in interfaces} <= set(FILES)
 
 
@@ -94,7 +73,7 @@ def test_records_are_closed_and_described(name: str) -> None:
             assert said.get("description") or "$ref" in said, f"{path}/{field}"
 
 
-@pytest.mark.parametrize("name", ["case", "gate", "judge", "matrix", "observe", "record"])
+@pytest.mark.parametrize("name", ["bisect", "case", "gate", "judge", "matrix", "observe", "record"])
 def test_every_field_is_always_written(name: str) -> None:
     """Red when a reader cannot count on a field: what a subject does not have is null."""
     for path, record in objects(schema(f"{name}.schema.json")):
