@@ -38,12 +38,11 @@ from contracts.hunt.revisions import (
     History,
     RevisionError,
     Trees,
-    cache_root,
 )
 from contracts.observation import Outcome, Unreadable
 from contracts.profiles import PROFILES
 from contracts.subject.client import Client, SubjectUnreadable
-from contracts.subject.overlay import CACHE_VARIABLE, OverlayError, Report
+from contracts.subject.overlay import CACHE_VARIABLE, OverlayError, Report, cache_root
 from contracts.subject.resolve import Subject, SubjectError, resolve
 from contracts.trial import Workforce, run
 

@@ -23,9 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
-from contracts.subject.overlay import CACHE_VARIABLE, OverlayError
+from contracts.subject.overlay import CACHE_VARIABLE, OverlayError, cache_root
 from contracts.subject.resolve import SubjectError
 
 __all__ = [
@@ -36,7 +34,6 @@ __all__ = [
     "History",
     "RevisionError",
     "Trees",
-    "cache_root",
     "exported",
 ]
 
@@ -67,13 +64,6 @@ class Commit:
     label: str
     title: str
     date: str
-
-
-def cache_root() -> Path:
-    """The user's cache, or the one that the environment names (see ``overlay.default_cache``)."""
-    named = os.environ.get(CACHE_VARIABLE)
-    root = Path(named) if named else platformdirs.user_cache_path("sglang-pool-contracts")
-    return root.expanduser().absolute()
 
 
 class Clone:

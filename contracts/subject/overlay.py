@@ -53,6 +53,7 @@ __all__ = [
     "OverlayError",
     "Recipe",
     "Report",
+    "cache_root",
     "default_cache",
     "fetch_release",
     "for_checkout",
@@ -548,11 +549,16 @@ _PIP_ENVIRONMENT = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
 _PIP_WORK = ("Collecting ", "Downloading ", "Using cached ", "Installing ")
 
 
-def default_cache() -> Cache:
-    """The user's cache, or the one that the environment names."""
+def cache_root() -> Path:
+    """The user's cache, or the folder that the environment names."""
     named = os.environ.get(CACHE_VARIABLE)
     root = Path(named) if named else platformdirs.user_cache_path("sglang-pool-contracts")
-    return Cache(root.expanduser().absolute())
+    return root.expanduser().absolute()
+
+
+def default_cache() -> Cache:
+    """The overlays in the user's cache."""
+    return Cache(cache_root())
 
 
 def fetch_release(version: str, *, report: Report) -> Overlay:
