@@ -18,7 +18,7 @@ from contracts.subject.overlay import ConsoleReport, Overlay, default_cache
 from contracts.subject.resolve import resolve
 from contracts.units import GiB
 from strategies.published import MODELS
-from tests.unit.test_bisect_revisions import POOL, Planted, plant
+from tests.planting import POOL, Planted, plant
 
 JSON = Any
 

@@ -39,9 +39,9 @@ from contracts.subject.overlay import (
     Report,
 )
 from contracts.subject.resolve import Subject
+from tests.planting import Planted, an_sglang, git, plant, state
 from tests.unit import fake_worker, observations
 from tests.unit.schemas import check
-from tests.unit.test_bisect_revisions import Planted, an_sglang, git, plant, state
 from tests.unit.test_cli import Ended
 
 JSON = Any
