@@ -40,7 +40,7 @@ def _trials(client: Client, baseline: Client | None = None) -> dict[str, Trial]:
     """What is found beyond what the ledger knows of the release itself."""
     names = CORE if baseline is None else ("pp1-unchanged",)
     options = {"profile": SETTINGS, "names": EXAMPLES, "ledger": load(shipped())}
-    return tried(client, *names, baseline=baseline, **options)
+    return tried(client, *names, baseline=baseline, one_process=True, **options)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

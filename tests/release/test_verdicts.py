@@ -29,7 +29,7 @@ SLICED = {"stage-slice", "layer-counts", "rank-sum"}
 
 
 def decided(client: Client, *contracts: str, **options: Any) -> dict[str, Trial]:
-    trials = tried(client, *contracts, profile=GATE, **options)
+    trials = tried(client, *contracts, profile=GATE, one_process=True, **options)
     assert {name: trial.reason for name, trial in trials.items() if trial.reason} == {}
     return trials
 
