@@ -103,3 +103,12 @@ def test_by_hand(
     page = {line.name: line for line in lines(template())}
     for name, number in told(clients(HAND)).items():
         assert f"{number:,.{page[name].decimals}f}" == page[name].result, name
+
+
+@pytest.mark.xdist_group(HAND)
+def test_the_refusals_of_the_page(clients: Callable[[str], Client]) -> None:
+    """Red when SGLang says something else than the page quotes."""
+    wrong = examine(law.get("refusal"), SERVED["Flash PP4"].with_budget(BIG), clients(HAND))
+    said = {one.violation.observed for one in wrong}
+    assert said == {"KeyError: 3", "ZeroDivisionError: float division by zero"}
+    assert all(f"`{one}`" in " ".join(template().split()) for one in said)

@@ -11,7 +11,7 @@ import pytest
 from contracts.hunt.measure import FILE
 from contracts.ledger import Entry, load, shipped
 from contracts.report import findings
-from contracts.subject.releases import RELEASES
+from contracts.subject.releases import NEWEST, RELEASES
 from tests.by_hand import Line, lines, value
 
 LEDGER = load(shipped())
@@ -74,6 +74,14 @@ def test_no_bound_is_wider_than_measured(entry: Entry) -> None:
 def test_what_is_worked_out_by_hand(line: Line) -> None:
     """Red when a sum of the page is wrong."""
     assert f"{float(value(line.formula)):,.{line.decimals}f}" == line.result
+
+
+def test_the_worst_budget_by_hand() -> None:
+    """Red when what the page works out of the newest release's worst budget is another's."""
+    worst = MEASURED[NEWEST]["contracts"]["budget-fit"]["worst"]
+    (line,) = [one for one in lines(findings.template()) if one.name == "SWA KV of the layer"]
+    assert f"; swa_kv {line.result.replace(',', '')}; " in worst["message"]
+    assert worst["deployment"]["server_args"]["swa_full_tokens_ratio"] == 0.77
 
 
 @pytest.mark.parametrize("release", RELEASES)
