@@ -39,7 +39,7 @@ class Treatment(enum.StrEnum):
 
 _MEANINGS = {
     Treatment.GENERATED: "the strategies draw it",
-    Treatment.STATED: "draws leave it at SGLang's default; a deployment may state it, and corners do",
+    Treatment.STATED: "draws leave it at its default; a deployment may state it, as corners do",
     Treatment.HARNESS: "the observation itself says it, from the deployment or in place of a GPU",
     Treatment.PLATFORM: "only a machine of another kind honours it",
     Treatment.NO_EFFECT: "SGLang reads it, and no size depends on it",
