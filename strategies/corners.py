@@ -11,12 +11,9 @@ from typing import Any
 
 from contracts.deployment import Deployment, Speculation
 from contracts.units import GiB
-from strategies.published import MODELS
+from strategies.published import DSPARK, EAGLE, MODELS
 
 __all__ = ["CORNERS"]
-
-_EAGLE = Speculation(algorithm="EAGLE", num_steps=3, eagle_topk=1, num_draft_tokens=4)
-_DSPARK = Speculation(algorithm="DSPARK")
 
 
 def _corner(
@@ -39,14 +36,14 @@ CORNERS: Mapping[str, Deployment] = MappingProxyType(
         # The draft's SWA is a ring a request, and the target's a window: no SWA pool has pages.
         "corner-replay-dspark": _corner(
             "v4.1-flash",
-            speculation=_DSPARK,
+            speculation=DSPARK,
             enable_encoder_swa_bounded_replay=True,
             # Until 0.5.22 replay is refused with them.
             cuda_graph_backend_prefill="disabled",
         ),
         # What a request may hold in SWA is counted otherwise without the overlap scheduler.
         "corner-no-overlap": _corner(
-            "v4.1-flash", speculation=_DSPARK, disable_overlap_schedule=True
+            "v4.1-flash", speculation=DSPARK, disable_overlap_schedule=True
         ),
         # Without chunks nothing bounds what a prefill holds: the SWA pool goes by its ratio.
         "corner-no-chunks": _corner("v4.1-flash", chunked_prefill_size=-1),
@@ -60,7 +57,7 @@ CORNERS: Mapping[str, Deployment] = MappingProxyType(
         # The draft's allocator is found inside of HiSparse's.
         "corner-hisparse-eagle": _corner(
             "v4-flash",
-            speculation=_EAGLE,
+            speculation=EAGLE,
             swa_full_tokens_ratio=0.1,
             max_running_requests=16,
             disaggregation_mode="decode",

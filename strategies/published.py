@@ -14,7 +14,7 @@ from typing import Any
 from contracts.deployment import Deployment, Model, Speculation
 from contracts.units import parse_bytes
 
-__all__ = ["DEPLOYMENTS", "MODELS", "PublishedDeployment"]
+__all__ = ["DEPLOYMENTS", "DSPARK", "EAGLE", "MODELS", "PublishedDeployment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,10 @@ MODELS: Mapping[str, Model] = MappingProxyType(
     }
 )
 
-_EAGLE_3 = Speculation(algorithm="EAGLE", num_steps=3, eagle_topk=1, num_draft_tokens=4)
+#: The speculative settings of the published recipes that others draft with too.
+EAGLE = Speculation(algorithm="EAGLE", num_steps=3, eagle_topk=1, num_draft_tokens=4)
 _EAGLE_1 = Speculation(algorithm="EAGLE", num_steps=1, eagle_topk=1, num_draft_tokens=2)
-_DSPARK = Speculation(algorithm="DSPARK")
+DSPARK = Speculation(algorithm="DSPARK")
 
 
 def _seen(
@@ -165,7 +166,7 @@ DEPLOYMENTS: tuple[PublishedDeployment, ...] = (
         "flash-eagle-3-1-4",
         "v4-flash",
         "60GiB",
-        speculation=_EAGLE_3,
+        speculation=EAGLE,
         swa_full_tokens_ratio=0.1,
     ),
     _seen(
@@ -206,7 +207,7 @@ DEPLOYMENTS: tuple[PublishedDeployment, ...] = (
         "pro-eagle-3-1-4",
         "v4-pro",
         "105GiB",
-        speculation=_EAGLE_3,
+        speculation=EAGLE,
         swa_full_tokens_ratio=0.15,
     ),
     # Flash-0731 without and with its DSpark draft.
@@ -221,7 +222,7 @@ DEPLOYMENTS: tuple[PublishedDeployment, ...] = (
         "flash-0731-dspark",
         "v4-flash-0731",
         "60GiB",
-        speculation=_DSPARK,
+        speculation=DSPARK,
         swa_full_tokens_ratio=0.1,
     ),
     _seen("pro-0813-pp4", "v4-pro-0813", "60GiB", pp_size=4, swa_full_tokens_ratio=0.1),
@@ -229,12 +230,12 @@ DEPLOYMENTS: tuple[PublishedDeployment, ...] = (
         "pro-0813-dspark",
         "v4-pro-0813",
         "105GiB",
-        speculation=_DSPARK,
+        speculation=DSPARK,
         swa_full_tokens_ratio=0.1,
     ),
     # V4.1-Flash, which SGLang allows no pipeline; its SWA pool is sized by requests.
     _seen("flash-v4.1", "v4.1-flash", "60GiB"),
-    _seen("flash-v4.1-dspark", "v4.1-flash", "60GiB", speculation=_DSPARK),
+    _seen("flash-v4.1-dspark", "v4.1-flash", "60GiB", speculation=DSPARK),
     # Servers of PD pairs: a pipeline prefills, few requests at a time decode.
     _seen(
         "flash-prefill-pp4",

@@ -15,9 +15,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from contracts.hunt.measure import FILE
+from contracts.hunt.measure import FILE, factors_of
 from contracts.ledger import Entry, Ledger, load, shipped
-from contracts.subject.releases import RELEASES
 
 __all__ = ["measured", "rounded_up", "tightened"]
 
@@ -31,10 +30,7 @@ _BOUND = re.compile(r"^bound = [\d.]+$", re.MULTILINE)
 
 def measured(entry: Entry, measurements: Mapping[str, JSON]) -> float | None:
     """How far from 1 an entry's violations are on its releases; None where none has a factor."""
-    factors: list[float] = []
-    for release in (name for name in RELEASES if name in entry.subjects):
-        told = measurements[release]["contracts"][entry.contract]["entries"]
-        factors += [one["factor"] for one in told if one["entry"] == entry.name and one["factor"]]
+    factors = filter(None, factors_of(entry, measurements))
     return max((max(factor, 1 / factor) for factor in factors), default=None)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 from contracts import law
 from contracts.contract import Contract, NotApplicable, NotJudged
-from contracts.deployment import Deployment, Speculation
+from contracts.deployment import Deployment
 from contracts.examination import (
     Finding,
     Gathered,
@@ -39,9 +39,19 @@ from contracts.subject.resolve import resolve
 from contracts.survey import Tally, farthest, survey
 from contracts.trial import Workforce, drawn, examples
 from contracts.units import GiB, MiB
-from strategies.published import MODELS
+from strategies.published import DSPARK, EAGLE, MODELS
 
-__all__ = ["CARDS", "FILE", "SERVED", "Card", "costs", "marginal", "measure"]
+__all__ = [
+    "CARDS",
+    "FILE",
+    "SERVED",
+    "Card",
+    "costs",
+    "factors_of",
+    "marginal",
+    "measure",
+    "releases_of",
+]
 
 JSON = Any
 
@@ -67,9 +77,6 @@ CARDS = (
 #: Bytes per token that the sum of a coefficient's parts may be off by rounding.
 _ROUNDING = 1e-6
 
-_EAGLE = Speculation(algorithm="EAGLE", num_steps=3, eagle_topk=1, num_draft_tokens=4)
-_DSPARK = Speculation(algorithm="DSPARK")
-
 
 def _served(model: str, **stated: Any) -> Deployment:
     arguments = {} if "4.1" in model else {"swa_full_tokens_ratio": 0.1}
@@ -80,11 +87,11 @@ def _served(model: str, **stated: Any) -> Deployment:
 SERVED = {
     "Flash": _served("deepseek-v4-flash"),
     "Flash PP4": _served("deepseek-v4-flash", pp_size=4),
-    "Flash EAGLE": _served("deepseek-v4-flash", speculation=_EAGLE),
+    "Flash EAGLE": _served("deepseek-v4-flash", speculation=EAGLE),
     "Flash EAGLE PP4": _served(
-        "deepseek-v4-flash", pp_size=4, speculation=_EAGLE, env={"SGLANG_ENABLE_PP_SPEC": "1"}
+        "deepseek-v4-flash", pp_size=4, speculation=EAGLE, env={"SGLANG_ENABLE_PP_SPEC": "1"}
     ),
-    "Flash-0731 DSPARK": _served("deepseek-v4-flash-0731", speculation=_DSPARK),
+    "Flash-0731 DSPARK": _served("deepseek-v4-flash-0731", speculation=DSPARK),
     "Pro PP4": _served("deepseek-v4-pro", pp_size=4),
     "V4.1-Flash": _served("deepseek-v4.1-flash"),
     "V4.1-Flash replay": _served(
@@ -141,6 +148,17 @@ def _entry(entry: Entry, tally: Tally, workforce: Workforce) -> JSON:
     worst = farthest(spoken)
     factor = None if worst is None else worst.violation.factor
     return {"entry": entry.name, "findings": len(spoken), "factor": factor}
+
+
+def releases_of(entry: Entry) -> list[str]:
+    """The known releases that an entry speaks of."""
+    return [release for release in RELEASES if release in entry.subjects]
+
+
+def factors_of(entry: Entry, measurements: Mapping[str, JSON]) -> list[float | None]:
+    """The worst factor of an entry on each of its releases, as it was measured."""
+    told = [measurements[name]["contracts"][entry.contract] for name in releases_of(entry)]
+    return [one["factor"] for part in told for one in part["entries"] if one["entry"] == entry.name]
 
 
 def _told(finding: Finding | None) -> JSON:

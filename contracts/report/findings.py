@@ -16,9 +16,9 @@ from typing import Any
 
 from contracts.deployment import Deployment
 from contracts.hunt.case import Case, file_name, written
-from contracts.hunt.measure import CARDS, FILE, SERVED
+from contracts.hunt.measure import CARDS, FILE, SERVED, factors_of, releases_of
 from contracts.ledger import Entry, Ledger, load, shipped
-from contracts.subject.releases import NEWEST, RELEASES
+from contracts.subject.releases import NEWEST
 
 __all__ = ["CASES", "PAGE", "cases", "page"]
 
@@ -86,9 +86,8 @@ def _table(entries: Sequence[Entry], measurements: Mapping[str, JSON]) -> str:
 
 
 def _row(entry: Entry, measurements: Mapping[str, JSON]) -> str:
-    releases = _releases(entry)
-    worst = [_worst(entry, measurements[release]) for release in releases]
-    factors = [factor for factor in worst if factor is not None]
+    releases = releases_of(entry)
+    factors = [one for one in factors_of(entry, measurements) if one is not None]
     last = measurements[releases[-1]]
     cells = [
         f"`{entry.contract}`",
@@ -98,16 +97,6 @@ def _row(entry: Entry, measurements: Mapping[str, JSON]) -> str:
         *(_cost(entry, card.name, last) for card in CARDS),
     ]
     return f"| {' | '.join(cells)} |"
-
-
-def _releases(entry: Entry) -> list[str]:
-    return [release for release in RELEASES if release in entry.subjects]
-
-
-def _worst(entry: Entry, measured: JSON) -> float | None:
-    told = measured["contracts"][entry.contract]["entries"]
-    mine = next(one for one in told if one["entry"] == entry.name)
-    return mine["factor"]  # type: ignore[no-any-return]  # from JSON
 
 
 def _farthest(factors: Sequence[float]) -> str:
@@ -137,7 +126,7 @@ def _cost(entry: Entry, card: str, measured: JSON) -> str:
 
 def _replay(entry: Entry) -> str:
     name = file_name(entry.contract, entry.reproduce)
-    return f"python -m contracts replay docs/cases/{name} --sglang {_releases(entry)[-1]}"
+    return f"python -m contracts replay docs/cases/{name} --sglang {releases_of(entry)[-1]}"
 
 
 def _budgets(measurements: Mapping[str, JSON]) -> str:
@@ -169,7 +158,7 @@ def cases(ledger: Ledger) -> Iterator[tuple[str, str]]:
     for entry in ledger.entries:
         case = Case(
             contract=entry.contract,
-            subject=_releases(entry)[-1],
+            subject=releases_of(entry)[-1],
             baseline=None,
             deployment=entry.reproduce,
             message=f"known: {entry.reference}",
